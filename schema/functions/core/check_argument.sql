@@ -1,0 +1,23 @@
+-- Refuses a text argument that is missing, blank or too long, naming it.
+--
+-- Locks: nothing. Raises: P7005. For: the other functions.
+create or replace function symphony.check_argument(p_name text, p_value text, p_longest int)
+  returns void
+  language plpgsql
+  immutable
+  parallel safe
+  set search_path = pg_catalog, symphony, pg_temp
+as $$
+begin
+  if p_value is null then
+    raise exception '% must not be null', p_name using errcode = 'P7005';
+  elsif p_value !~ '\S' then
+    raise exception '% must not be blank', p_name using errcode = 'P7005';
+  elsif char_length(p_value) > p_longest then
+    raise exception '% must have at most % characters, not %', p_name, p_longest, char_length(p_value)
+      using errcode = 'P7005';
+  end if;
+end
+$$;
+
+comment on function symphony.check_argument(text, text, int) is 'Raises P7005 for a text argument that is null, blank or too long.';

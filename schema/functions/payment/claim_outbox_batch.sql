@@ -1,0 +1,265 @@
+-- Hands a batch of due instructions to one worker, each under a fresh lease.
+--
+-- Two workers must never hold the same row, and a dead worker must not hold one for ever: the row lock
+-- gives the first, the lease the second. A lease that expired is ended in the ledger before it is
+-- granted anew, by the mechanism that repair uses.
+--
+-- It looks rail by rail, so that a paused rail, or one at its cap, costs nothing however much waits
+-- there. What each rail may give follows from the merged order of all of them: next_attempt_at, then
+-- created_at. On an ordered rail it takes the heads of streams only; sequence order is commit order, so
+-- whoever sees a row sees every earlier one. The planner's choices are pinned, because a plan made while the table was empty
+-- would be the wrong one a second later.
+-- Locks: the rows it returns; on capped rails the rail's row. Never waits for a producer.
+-- Raises: P7005, and 25000 outside READ COMMITTED. For: symphony_executor.
+create or replace function symphony.claim_outbox_batch(p_batch_size int, p_worker_id text, p_lease_seconds int)
+  returns table (
+    outbox_id        uuid,
+    instruction_id   text,
+    participant_id   text,
+    sequence_id      bigint,
+    idempotency_key  text,
+    rail_type        text,
+    payload          jsonb,
+    attempt_count    int,
+    lease_token      uuid,
+    lease_expires_at timestamptz,
+    outcome_unknown  boolean)
+  language plpgsql
+  security definer
+  set search_path = pg_catalog, symphony, pg_temp
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_sort = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+  set enable_material = off
+as $$
+#variable_conflict use_column
+declare
+  v_window   constant int := 1000;
+  v_index    constant oid := 'payment_outbox_pending_claim_order'::regclass;
+  v_rail     record;
+  v_room     int;
+  v_parked   int;
+  v_walked   bigint;
+  -- The rails that have something due and room for it, in parallel.
+  v_rails    text[];
+  v_ordered  boolean[];
+  v_floors   timestamptz[];
+  v_quotas   int[];
+  v_capped   text[] := '{}';
+  -- What is locked in this round.
+  v_found    tid[];
+  v_places   tid[];
+  v_zombies  uuid[];
+  v_expired  uuid[];
+  v_taken    int := 0;
+  v_wanted   int;
+  v_granted  int;
+begin
+  perform check_range('p_batch_size', p_batch_size, 1, 1000);
+  perform check_argument('p_worker_id', p_worker_id, 200);
+  perform check_range('p_lease_seconds', p_lease_seconds, 1, 3600);
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'claims need READ COMMITTED, not %', upper(current_setting('transaction_isolation'))
+      using errcode = '25000',
+            hint = 'Caps and order are decided on the newest state. Set default_transaction_isolation of the worker''s login to read committed.';
+  end if;
+  perform pg_advisory_xact_lock_shared(rail_policy_lock());
+
+  -- One round is enough unless other claims take what our quotas were made for.
+  for v_round in 1 .. 3 loop
+    v_rails := '{}';
+    v_ordered := '{}';
+    v_floors := '{}';
+    v_quotas := '{}';
+    v_places := '{}';
+    v_wanted := p_batch_size - v_taken;
+
+    for v_rail in
+      select r.rail_type, r.ordered, r.max_in_flight, f.floor
+      from payment_rails r
+      cross join lateral claim_floor(r.rail_type) as f (floor)
+      where not r.paused
+        and (
+          select true
+          from payment_outbox_pending p
+          where p.rail_type = r.rail_type
+            and not p.parked
+            and p.next_attempt_at between f.floor and now()
+            and (p.lease_expires_at is null or p.lease_expires_at <= now())
+          order by p.next_attempt_at, p.created_at
+          limit 1)
+      order by r.rail_type
+    loop
+      v_room := v_wanted;
+      if v_rail.max_in_flight is not null then
+        v_room := least(v_room, free_rail_seats(v_rail.rail_type));
+        continue when v_room <= 0;
+        v_capped := v_capped || v_rail.rail_type;
+      end if;
+      if v_rail.ordered then
+        -- A few rows at first; more only while most of them turn out to wait.
+        v_parked := park_waiting_outboxes(v_rail.rail_type, 64, v_rail.floor);
+        if v_parked >= 32 then
+          v_parked := park_waiting_outboxes(v_rail.rail_type, v_window, v_rail.floor);
+          if v_parked = v_window then
+            -- There may be work behind what we had no time to park: ask for another claim at once.
+            perform pg_notify('outbox_pending', 'new_work');
+          end if;
+        end if;
+      end if;
+      v_rails := v_rails || v_rail.rail_type;
+      v_ordered := v_ordered || v_rail.ordered;
+      v_floors := v_floors || v_rail.floor;
+      v_quotas := v_quotas || v_room;
+    end loop;
+    exit when cardinality(v_rails) = 0;
+
+    if cardinality(v_rails) > 1 then
+      -- How many of the first rows of all rails together are of each rail.
+      select array_agg(c.quota order by c.place)
+      into v_quotas
+      from (
+        select r.place, count(d.rail_type)::int as quota
+        from unnest(v_rails) with ordinality as r (rail_type, place)
+        left join (
+          select r.rail_type
+          from unnest(v_rails, v_ordered, v_floors, v_quotas) as r (rail_type, ordered, floor, room)
+          cross join lateral (
+            select f.next_attempt_at, f.created_at
+            from (
+              select p.participant_id, p.sequence_id, p.next_attempt_at, p.created_at
+              from payment_outbox_pending p
+              where p.rail_type = r.rail_type
+                and not p.parked
+                and p.next_attempt_at between r.floor and now()
+                and (p.lease_expires_at is null or p.lease_expires_at <= now())
+              order by p.next_attempt_at, p.created_at
+              limit v_window
+            ) f
+            where not r.ordered
+               or (
+                 select true
+                 from payment_outbox_pending e
+                 where e.participant_id = f.participant_id
+                   and e.rail_type = r.rail_type
+                   and e.sequence_id < f.sequence_id
+                 limit 1) is null
+            limit r.room
+          ) d
+          order by d.next_attempt_at, d.created_at
+          limit v_wanted
+        ) d on d.rail_type = r.rail_type
+        group by r.place
+      ) c;
+    end if;
+
+    for i in 1 .. cardinality(v_rails) loop
+      continue when v_quotas[i] = 0;
+      v_walked := pg_stat_get_xact_tuples_returned(v_index);
+      if v_ordered[i] then
+        select array_agg(d.place), array_agg(d.outbox_id) filter (where d.lease_token is not null)
+        into v_found, v_zombies
+        from (
+          select p.ctid as place, p.outbox_id, p.lease_token
+          from (
+            select p.ctid as place, p.next_attempt_at, p.created_at
+            from payment_outbox_pending p
+            where p.rail_type = v_rails[i]
+              and not p.parked
+              and p.next_attempt_at between v_floors[i] and now()
+              and (p.lease_expires_at is null or p.lease_expires_at <= now())
+            order by p.next_attempt_at, p.created_at
+            limit v_window
+          ) f
+          join payment_outbox_pending p on p.ctid = f.place
+          where (p.lease_expires_at is null or p.lease_expires_at <= now())
+            and (
+              select true
+              from payment_outbox_pending e
+              where e.participant_id = p.participant_id
+                and e.rail_type = p.rail_type
+                and e.sequence_id < p.sequence_id
+              limit 1) is null
+          order by f.next_attempt_at, f.created_at
+          limit v_quotas[i]
+          for no key update of p skip locked
+        ) d;
+      else
+        select array_agg(d.place), array_agg(d.outbox_id) filter (where d.lease_token is not null)
+        into v_found, v_zombies
+        from (
+          select p.ctid as place, p.outbox_id, p.lease_token
+          from payment_outbox_pending p
+          where p.rail_type = v_rails[i]
+            and not p.parked
+            and p.next_attempt_at between v_floors[i] and now()
+            and (p.lease_expires_at is null or p.lease_expires_at <= now())
+          order by p.next_attempt_at, p.created_at
+          limit v_quotas[i]
+          for no key update skip locked
+        ) d;
+      end if;
+      v_walked := pg_stat_get_xact_tuples_returned(v_index) - v_walked;
+      if v_floors[i] = '-infinity' and v_walked > 5000 + 10 * coalesce(cardinality(v_found), 0) then
+        perform remember_claim_floor(v_rails[i], v_walked);
+      end if;
+
+      if v_zombies is not null then
+        perform end_expired_leases(v_zombies, p_worker_id, null);
+        v_found := array(
+          select p.ctid
+          from payment_outbox_pending p
+          where p.ctid = any (v_found)
+            and p.lease_token is null
+          union all
+          select p.ctid
+          from payment_outbox_pending p
+          where p.outbox_id = any (v_zombies));
+      end if;
+      v_places := v_places || v_found;
+    end loop;
+    exit when cardinality(v_places) = 0;
+
+    return query
+      with leased as (
+        update payment_outbox_pending p
+        set claimed_by = p_worker_id,
+            claimed_at = now(),
+            lease_token = gen_random_uuid(),
+            lease_expires_at = now() + make_interval(secs => p_lease_seconds)
+        where p.ctid = any (v_places)
+        returning p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
+                  p.attempt_count, p.lease_token, p.lease_expires_at, p.next_attempt_at, p.created_at
+      ),
+      seated as (
+        insert into payment_rail_seats (rail_type, lease_token, outbox_id)
+        select l.rail_type, l.lease_token, l.outbox_id
+        from leased l
+        where l.rail_type = any (v_capped)
+      )
+      select l.outbox_id, l.instruction_id, l.participant_id, l.sequence_id, l.idempotency_key, l.rail_type, l.payload::jsonb,
+             l.attempt_count, l.lease_token, l.lease_expires_at, coalesce(a.error_code in (select u.error_code from unknown_outcome_codes u), false)
+      from leased l
+      left join lateral (
+        select a.error_code
+        from payment_outbox_attempts a
+        where a.outbox_id = l.outbox_id
+        order by a.attempt_no desc
+        limit 1
+      ) a on true
+      order by l.next_attempt_at, l.created_at;
+    get diagnostics v_granted = row_count;
+    v_taken := v_taken + v_granted;
+    exit when v_taken >= p_batch_size
+           or cardinality(v_rails) = 1
+           or v_granted >= (select sum(q.quota) from unnest(v_quotas) as q (quota));
+  end loop;
+end
+$$;
+
+comment on function symphony.claim_outbox_batch(int, text, int) is
+  'Leases a batch of due instructions to one worker, in the order of next_attempt_at and created_at.';

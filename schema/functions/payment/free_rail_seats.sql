@@ -1,0 +1,38 @@
+-- Says how many more leases a capped rail may have, and holds that answer until the claim commits.
+--
+-- The lock of the rail's row lets one claim at a time fill its seats. Seats whose lease is no longer live
+-- are empty and are cleared away; that is the only time they are, so completions do not pay for the cap.
+-- Locks: the rail's row. For: claim_outbox_batch.
+create or replace function symphony.free_rail_seats(p_rail_type text)
+  returns int
+  language plpgsql
+  security definer
+  set search_path = pg_catalog, symphony, pg_temp
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_seats int;
+begin
+  select r.max_in_flight
+  into strict v_seats
+  from payment_rails r
+  where r.rail_type = p_rail_type
+  for no key update;
+
+  delete from payment_rail_seats s
+  where s.rail_type = p_rail_type
+    and (
+      select true
+      from payment_outbox_pending p
+      where p.outbox_id = s.outbox_id
+        and p.lease_token = s.lease_token
+        and p.lease_expires_at > now()
+      limit 1) is null;
+
+  return v_seats - (select count(*) from payment_rail_seats s where s.rail_type = p_rail_type);
+end
+$$;
+
+comment on function symphony.free_rail_seats(text) is 'How many more leases a capped rail may have now.';

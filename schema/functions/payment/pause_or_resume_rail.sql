@@ -1,0 +1,46 @@
+-- Sets whether a rail hands out work, and writes down who did it and why.
+--
+-- Locks: the policy lock alone, so that nothing more is handed out once a pause has returned.
+-- Raises: P7005, P7006. For: pause_payment_rail and resume_payment_rail.
+create or replace function symphony.pause_or_resume_rail(p_rail_type text, p_paused boolean, p_actor text, p_reason text)
+  returns symphony.payment_rails
+  language plpgsql
+  security definer
+  set search_path = pg_catalog, symphony, pg_temp
+as $$
+declare
+  v_before payment_rails;
+  v_after  payment_rails;
+begin
+  perform check_argument('p_rail_type', p_rail_type, 200);
+  perform check_argument('p_actor', p_actor, 200);
+  perform check_argument('p_reason', p_reason, 2000);
+  perform pg_advisory_xact_lock(rail_policy_lock());
+
+  select r.* into v_before from payment_rails r where r.rail_type = p_rail_type;
+  if v_before.rail_type is null then
+    raise exception 'rail % is not registered', p_rail_type
+      using errcode = 'P7006',
+            hint = 'symphony.payment_rail_policies lists the rails there are.';
+  end if;
+
+  update payment_rails r
+  set paused = p_paused,
+      updated_by = p_actor,
+      updated_at = now()
+  where r.rail_type = p_rail_type
+  returning r.* into v_after;
+
+  insert into payment_outbox_operations (operation_id, operation, rail_type, policy_before, policy_after, actor, reason)
+  values (uuidv7(), case when p_paused then 'PAUSE_RAIL' else 'RESUME_RAIL' end, p_rail_type, to_jsonb(v_before), to_jsonb(v_after),
+          p_actor, p_reason);
+
+  if v_before.paused and not p_paused then
+    -- What piled up is due now, and nobody inserts it.
+    perform pg_notify('outbox_pending', 'new_work');
+  end if;
+  return v_after;
+end
+$$;
+
+comment on function symphony.pause_or_resume_rail(text, boolean, text, text) is 'Sets whether a rail hands out work.';

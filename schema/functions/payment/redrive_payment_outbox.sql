@@ -1,0 +1,51 @@
+-- Tries a terminal failure again, as a new outbox: same instruction, key, rail and payload, a new sequence number.
+--
+-- The old outbox is never reopened. A failure whose outcome is unknown may have been paid: it is redriven
+-- only after a person found out that it was not.
+-- Locks: the key, then the participant's row. Raises: P7003, P7005. For: symphony_operator.
+create or replace function symphony.redrive_payment_outbox(
+  p_outbox_id     uuid,
+  p_actor         text,
+  p_reason        text,
+  out outbox_id   uuid,
+  out sequence_id bigint,
+  out created_at  timestamptz)
+  language plpgsql
+  security definer
+  set search_path = pg_catalog, symphony, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_failure    payment_outbox_attempts;
+  v_resolution text;
+begin
+  perform check_argument('p_actor', p_actor, 200);
+  perform check_argument('p_reason', p_reason, 2000);
+  v_failure := terminal_failure(p_outbox_id);
+
+  v_resolution := outbox_resolution(p_outbox_id);
+  if v_resolution in ('PAID', 'SKIPPED') then
+    raise exception 'outbox % was resolved as % and is not tried again', p_outbox_id, v_resolution
+      using errcode = 'P7003',
+            hint = 'Enqueue a new instruction if another payment is due.';
+  elsif coalesce(v_failure.error_code in (select u.error_code from unknown_outcome_codes u), false) and v_resolution is distinct from 'NOT_PAID' then
+    raise exception 'nobody knows whether outbox % was paid', p_outbox_id
+      using errcode = 'P7003',
+            hint = 'Find out at the rail, then call symphony.resolve_payment_outbox with PAID or NOT_PAID and the evidence.';
+  end if;
+
+  insert into payment_outbox_pending as p
+    (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, redrive_of)
+  values
+    (uuidv7(), v_failure.instruction_id, v_failure.participant_id, bump_participant_outbox_seq(v_failure.participant_id),
+     v_failure.idempotency_key, v_failure.rail_type, v_failure.payload, p_outbox_id)
+  returning p.outbox_id, p.sequence_id, p.created_at
+  into outbox_id, sequence_id, created_at;
+
+  insert into payment_outbox_operations (operation_id, operation, outbox_id, new_outbox_id, rail_type, actor, reason)
+  values (uuidv7(), 'REDRIVE', p_outbox_id, outbox_id, v_failure.rail_type, p_actor, p_reason);
+end
+$$;
+
+comment on function symphony.redrive_payment_outbox(uuid, text, text) is
+  'Tries a terminal failure again as a new outbox under the same idempotency key.';

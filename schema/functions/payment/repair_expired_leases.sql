@@ -1,0 +1,48 @@
+-- Ends leases whose worker was not heard of again, so that their rows are due work once more.
+--
+-- A claim takes over the expired leases that it meets by the same mechanism; this is for those that no
+-- claim meets: on paused rails, on rails at their cap. It looks in the claim order, since what is leased was
+-- due and stands at the front of it. The ledger row carries the lost worker and the time of its claim.
+-- Locks: the rows it repairs; those that are locked already it leaves alone. Raises: P7005. For: symphony_executor.
+create or replace function symphony.repair_expired_leases(p_batch_size int, p_worker_id text)
+  returns table (outbox_id uuid, attempt_no int, state symphony.outbox_attempt_state, next_attempt_at timestamptz, lost_worker text)
+  language plpgsql
+  security definer
+  set search_path = pg_catalog, symphony, pg_temp
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_sort = off
+as $$
+#variable_conflict use_column
+declare
+  v_rail     text;
+  v_expired  uuid[] := '{}';
+begin
+  perform check_range('p_batch_size', p_batch_size, 1, 1000);
+  perform check_argument('p_worker_id', p_worker_id, 200);
+  perform pg_advisory_xact_lock_shared(rail_policy_lock());
+
+  for v_rail in select r.rail_type from payment_rails r order by r.rail_type loop
+    v_expired := v_expired || array(
+      select p.outbox_id
+      from payment_outbox_pending p
+      where p.rail_type = v_rail
+        and not p.parked
+        and p.next_attempt_at <= now()
+        and p.lease_expires_at <= now()
+      order by p.next_attempt_at, p.created_at
+      limit p_batch_size - cardinality(v_expired)
+      for no key update skip locked);
+    exit when cardinality(v_expired) >= p_batch_size;
+  end loop;
+
+  return query
+    select r.outbox_id, r.attempt_no, r.state, r.next_attempt_at, r.worker_id
+    from end_expired_leases(v_expired, p_worker_id, 1) r;
+end
+$$;
+
+comment on function symphony.repair_expired_leases(int, text) is
+  'Ends leases that expired without an outcome: each gets its ledger row and is due again, or goes to people.';

@@ -1,0 +1,48 @@
+-- Records what a person found out about a terminal failure, with the evidence as the reason.
+--
+-- PAID: the money moved; it is never redriven. NOT_PAID: it did not; it may be. SKIPPED: a failure whose
+-- outcome is known is let be. NOT_PAID may still be corrected to PAID, which only makes things safer; every
+-- other second thought is refused.
+-- Locks: the key. Raises: P7003, P7005. For: symphony_operator.
+create or replace function symphony.resolve_payment_outbox(
+  p_outbox_id      uuid,
+  p_resolution     text,
+  p_actor          text,
+  p_reason         text,
+  out operation_id uuid,
+  out resolved_at  timestamptz)
+  language plpgsql
+  security definer
+  set search_path = pg_catalog, symphony, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_failure payment_outbox_attempts;
+  v_before  text;
+begin
+  if p_resolution is null or p_resolution not in ('PAID', 'NOT_PAID', 'SKIPPED') then
+    raise exception 'p_resolution must be PAID, NOT_PAID or SKIPPED, not %', coalesce(left(p_resolution, 40), 'null')
+      using errcode = 'P7005';
+  end if;
+  perform check_argument('p_actor', p_actor, 200);
+  perform check_argument('p_reason', p_reason, 2000);
+  v_failure := terminal_failure(p_outbox_id);
+
+  v_before := outbox_resolution(p_outbox_id);
+  if v_before is not null and not (v_before = 'NOT_PAID' and p_resolution = 'PAID') then
+    raise exception 'outbox % was resolved as % already', p_outbox_id, v_before using errcode = 'P7003';
+  elsif p_resolution = 'SKIPPED' and coalesce(v_failure.error_code in (select u.error_code from unknown_outcome_codes u), false) then
+    raise exception 'nobody knows whether outbox % was paid', p_outbox_id
+      using errcode = 'P7003',
+            hint = 'Find out at the rail and resolve it as PAID or NOT_PAID: an open question is not skipped.';
+  end if;
+
+  insert into payment_outbox_operations as o (operation_id, operation, outbox_id, resolution, rail_type, actor, reason)
+  values (uuidv7(), 'RESOLVE', p_outbox_id, p_resolution, v_failure.rail_type, p_actor, p_reason)
+  returning o.operation_id, o.created_at
+  into operation_id, resolved_at;
+end
+$$;
+
+comment on function symphony.resolve_payment_outbox(uuid, text, text, text) is
+  'Records what a person found out about a terminal failure: PAID, NOT_PAID or SKIPPED.';

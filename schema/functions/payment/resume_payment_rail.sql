@@ -1,0 +1,13 @@
+-- Hands out the work of a rail again.
+--
+-- Locks: the policy lock alone. Raises: P7005, P7006. For: symphony_operator.
+create or replace function symphony.resume_payment_rail(p_rail_type text, p_actor text, p_reason text)
+  returns symphony.payment_rails
+  language sql
+  security definer
+  set search_path = pg_catalog, symphony, pg_temp
+as $$
+  select symphony.pause_or_resume_rail(p_rail_type, false, p_actor, p_reason)
+$$;
+
+comment on function symphony.resume_payment_rail(text, text, text) is 'Hands out the work of a rail again.';

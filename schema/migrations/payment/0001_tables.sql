@@ -1,0 +1,263 @@
+-- The payment lane: its tables, types, constraints and indexes.
+
+create type symphony.outbox_attempt_state as enum ('DISPATCHED', 'FAILED', 'RETRYABLE', 'ZOMBIE_REQUEUE');
+
+comment on type symphony.outbox_attempt_state is
+  'How an attempt ended. DISPATCHED and FAILED are terminal; RETRYABLE and ZOMBIE_REQUEUE are followed by another attempt.';
+
+-- A domain rather than a CHECK of the hot table: those run again at every update of a row, lease or not,
+-- and this one would have to fetch a large payload from its TOAST table each time.
+create domain symphony.json_object as jsonb
+  constraint json_object_is_an_object check (jsonb_typeof(value) = 'object');
+
+comment on domain symphony.json_object is 'jsonb that is an object.';
+
+-- One row per participant, rewritten at every enqueue: room on the page keeps that update heap-only.
+create table symphony.participant_outbox_sequences (
+  participant_id   text   not null,
+  next_sequence_id bigint not null,
+  constraint participant_outbox_sequences_pkey primary key (participant_id),
+  constraint participant_outbox_sequences_starts_at_one check (next_sequence_id >= 1)
+) with (fillfactor = 50);
+
+comment on table symphony.participant_outbox_sequences is
+  'The next sequence number of each participant. Touched by bump_participant_outbox_seq alone.';
+comment on column symphony.participant_outbox_sequences.participant_id is 'The party whose instructions are sequenced.';
+comment on column symphony.participant_outbox_sequences.next_sequence_id is 'The number that the next enqueue takes.';
+
+create table symphony.payment_rails (
+  rail_type            text        not null,
+  max_attempts         int         not null default 20,
+  backoff_base_seconds int         not null default 5,
+  backoff_cap_seconds  int         not null default 3600,
+  ordered              boolean     not null default false,
+  max_in_flight        int,
+  paused               boolean     not null default false,
+  on_unknown           text        not null default 'INQUIRE',
+  key_memory_seconds   int,
+  updated_by           text        not null,
+  updated_at           timestamptz not null default now(),
+  constraint payment_rails_pkey primary key (rail_type),
+  constraint payment_rails_rail_type_is_a_name check (rail_type ~ '\S' and char_length(rail_type) <= 200),
+  constraint payment_rails_max_attempts_in_range check (max_attempts between 1 and 20),
+  constraint payment_rails_backoff_base_in_range check (backoff_base_seconds between 1 and 86400),
+  constraint payment_rails_backoff_cap_in_range check (backoff_cap_seconds between backoff_base_seconds and 2592000),
+  constraint payment_rails_max_in_flight_is_positive check (max_in_flight >= 1),
+  constraint payment_rails_on_unknown_is_a_policy check (on_unknown in ('INQUIRE', 'RESEND', 'STOP')),
+  constraint payment_rails_key_memory_is_positive check (key_memory_seconds >= 1),
+  constraint payment_rails_updated_by_is_a_name check (updated_by ~ '\S' and char_length(updated_by) <= 200)
+);
+
+comment on table symphony.payment_rails is 'The policy of each way out, held where it is enforced. An enqueue to a rail that is not here is refused.';
+comment on column symphony.payment_rails.rail_type is 'Name of the rail.';
+comment on column symphony.payment_rails.max_attempts is 'Attempts after which a row goes to people instead of round again.';
+comment on column symphony.payment_rails.backoff_base_seconds is 'Delay after the first retryable attempt; each further one doubles it.';
+comment on column symphony.payment_rails.backoff_cap_seconds is 'The longest delay that doubling can reach.';
+comment on column symphony.payment_rails.ordered is 'Whether the instructions of one participant leave strictly in sequence.';
+comment on column symphony.payment_rails.max_in_flight is 'Most leases at one time over the whole fleet; null is no cap.';
+comment on column symphony.payment_rails.paused is 'Whether claims pass this rail by.';
+comment on column symphony.payment_rails.on_unknown is 'What to do when an outcome is unknown and the rail cannot say: INQUIRE first, RESEND or STOP.';
+comment on column symphony.payment_rails.key_memory_seconds is 'How long the rail remembers an idempotency key; null is for ever.';
+comment on column symphony.payment_rails.updated_by is 'Who changed the policy last.';
+comment on column symphony.payment_rails.updated_at is 'When the policy was changed last.';
+
+-- The hot table. Every row is inserted once, leased by an update, and deleted soon after. The lease
+-- columns are in no index and in no index predicate, so that with half of each page kept free a lease
+-- is a heap-only update; see docs/decisions/0002-leases-without-an-index.md.
+create table symphony.payment_outbox_pending (
+  outbox_id        uuid        not null,
+  instruction_id   text        not null,
+  participant_id   text        not null,
+  sequence_id      bigint      not null,
+  idempotency_key  text        not null,
+  rail_type        text        not null,
+  payload          symphony.json_object not null,
+  attempt_count    int         not null default 0,
+  next_attempt_at  timestamptz not null default now(),
+  created_at       timestamptz not null default now(),
+  claimed_by       text,
+  claimed_at       timestamptz,
+  lease_token      uuid,
+  lease_expires_at timestamptz,
+  redrive_of       uuid,
+  traceparent      text,
+  parked           boolean     not null default false,
+  constraint payment_outbox_pending_pkey primary key (outbox_id),
+  constraint payment_outbox_pending_sequence_is_unique unique (participant_id, sequence_id),
+  constraint payment_outbox_pending_key_is_unique unique (instruction_id, idempotency_key),
+  constraint payment_outbox_pending_instruction_is_a_name check (instruction_id ~ '\S' and char_length(instruction_id) <= 200),
+  constraint payment_outbox_pending_participant_is_a_name check (participant_id ~ '\S' and char_length(participant_id) <= 200),
+  constraint payment_outbox_pending_key_is_a_name check (idempotency_key ~ '\S' and char_length(idempotency_key) <= 200),
+  constraint payment_outbox_pending_rail_is_a_name check (rail_type ~ '\S' and char_length(rail_type) <= 200),
+  constraint payment_outbox_pending_sequence_starts_at_one check (sequence_id >= 1),
+  constraint payment_outbox_pending_attempt_count_in_range check (attempt_count between 0 and 20),
+  constraint payment_outbox_pending_lease_is_whole_or_absent check (num_nulls(claimed_by, claimed_at, lease_token, lease_expires_at) in (0, 4)),
+  constraint payment_outbox_pending_parked_holds_no_lease check (not parked or lease_token is null),
+  constraint payment_outbox_pending_traceparent_is_w3c check (traceparent ~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$')
+) with (
+  fillfactor = 50,
+  autovacuum_vacuum_scale_factor = 0.02,
+  autovacuum_vacuum_threshold = 1000,
+  autovacuum_vacuum_cost_delay = 0,
+  autovacuum_analyze_scale_factor = 0.05
+);
+
+-- Due work in claim order. It is led by the rail, so that a paused rail, or one at its cap, can pile up
+-- any number of rows without standing in the way of the others.
+create index payment_outbox_pending_claim_order
+  on symphony.payment_outbox_pending (rail_type, next_attempt_at, created_at)
+  where not parked;
+
+-- Who is before whom, for ordered rails.
+create index payment_outbox_pending_stream_order
+  on symphony.payment_outbox_pending (participant_id, rail_type, sequence_id);
+
+comment on table symphony.payment_outbox_pending is 'Instructions that have not ended yet, each with its lease while a worker holds one.';
+comment on column symphony.payment_outbox_pending.outbox_id is 'UUIDv7 of this outbox row.';
+comment on column symphony.payment_outbox_pending.instruction_id is 'The order to pay.';
+comment on column symphony.payment_outbox_pending.participant_id is 'The party whose instructions are sequenced.';
+comment on column symphony.payment_outbox_pending.sequence_id is 'Place in the order of that participant: 1, 2, 3, … without gaps.';
+comment on column symphony.payment_outbox_pending.idempotency_key is 'The name under which the rail must not pay twice; the same on every attempt.';
+comment on column symphony.payment_outbox_pending.rail_type is 'The rail that carries it.';
+comment on column symphony.payment_outbox_pending.payload is 'What the rail is given: a JSON object.';
+comment on column symphony.payment_outbox_pending.attempt_count is 'Attempts in the ledger so far: a cache that never falls and decides nothing.';
+comment on column symphony.payment_outbox_pending.next_attempt_at is 'When it may be claimed next: the only field that schedules.';
+comment on column symphony.payment_outbox_pending.created_at is 'When it was enqueued.';
+comment on column symphony.payment_outbox_pending.claimed_by is 'Worker that holds the lease.';
+comment on column symphony.payment_outbox_pending.claimed_at is 'When the lease was granted.';
+comment on column symphony.payment_outbox_pending.lease_token is 'Proof of the lease: fresh and random for each claim.';
+comment on column symphony.payment_outbox_pending.lease_expires_at is 'When the lease ends unless it is renewed.';
+comment on column symphony.payment_outbox_pending.redrive_of is 'The terminal failure that this row tries again.';
+comment on column symphony.payment_outbox_pending.traceparent is 'W3C trace context of the caller, from the setting symphony.traceparent.';
+comment on column symphony.payment_outbox_pending.parked is 'Taken out of the claim order because an earlier sibling on an ordered rail is still pending.';
+comment on index symphony.payment_outbox_pending_claim_order is 'Due rows of a rail in the order in which they are claimed.';
+comment on index symphony.payment_outbox_pending_stream_order is 'Rows of one participant on one rail in sequence.';
+
+create table symphony.payment_outbox_attempts (
+  attempt_id      uuid                          not null,
+  outbox_id       uuid                          not null,
+  instruction_id  text                          not null,
+  participant_id  text                          not null,
+  sequence_id     bigint                        not null,
+  idempotency_key text                          not null,
+  rail_type       text                          not null,
+  payload         jsonb                         not null,
+  attempt_no      int                           not null,
+  state           symphony.outbox_attempt_state not null,
+  claimed_at      timestamptz                   not null,
+  completed_at    timestamptz                   not null default now(),
+  rail_reference  text,
+  rail_code       text,
+  error_code      text,
+  error_message   text,
+  latency_ms      int,
+  worker_id       text                          not null,
+  created_at      timestamptz                   not null,
+  constraint payment_outbox_attempts_pkey primary key (attempt_id),
+  constraint payment_outbox_attempts_number_is_unique unique (outbox_id, attempt_no),
+  constraint payment_outbox_attempts_number_in_range check (attempt_no between 1 and 20),
+  constraint payment_outbox_attempts_latency_is_positive check (latency_ms >= 0),
+  constraint payment_outbox_attempts_failure_says_why check (state <> 'FAILED' or error_code is not null)
+);
+
+create unique index payment_outbox_attempts_one_terminal_per_outbox
+  on symphony.payment_outbox_attempts (outbox_id)
+  where state in ('DISPATCHED', 'FAILED');
+
+-- Replays after the end, and the newest outbox of a key after a redrive.
+create index payment_outbox_attempts_key_order
+  on symphony.payment_outbox_attempts (instruction_id, idempotency_key, sequence_id);
+
+-- The dead letters, without reading the ledger.
+create index payment_outbox_attempts_failures
+  on symphony.payment_outbox_attempts (completed_at, outbox_id)
+  where state = 'FAILED';
+
+comment on table symphony.payment_outbox_attempts is 'The ledger: how each lease ended. Rows are only ever added.';
+comment on column symphony.payment_outbox_attempts.attempt_id is 'UUIDv7 of this ledger row.';
+comment on column symphony.payment_outbox_attempts.outbox_id is 'The outbox row that was attempted.';
+comment on column symphony.payment_outbox_attempts.instruction_id is 'Its instruction, as it was.';
+comment on column symphony.payment_outbox_attempts.participant_id is 'Its participant, as it was.';
+comment on column symphony.payment_outbox_attempts.sequence_id is 'Its sequence number, as it was.';
+comment on column symphony.payment_outbox_attempts.idempotency_key is 'Its idempotency key, as it was.';
+comment on column symphony.payment_outbox_attempts.rail_type is 'Its rail, as it was.';
+comment on column symphony.payment_outbox_attempts.payload is 'Its payload, as it was.';
+comment on column symphony.payment_outbox_attempts.attempt_no is 'The last number of this outbox in the ledger plus 1.';
+comment on column symphony.payment_outbox_attempts.state is 'How the attempt ended.';
+comment on column symphony.payment_outbox_attempts.claimed_at is 'When the lease of this attempt was granted.';
+comment on column symphony.payment_outbox_attempts.completed_at is 'When the outcome was recorded.';
+comment on column symphony.payment_outbox_attempts.rail_reference is 'The rail''s own reference of the payment.';
+comment on column symphony.payment_outbox_attempts.rail_code is 'The rail''s own code of the outcome.';
+comment on column symphony.payment_outbox_attempts.error_code is 'What went wrong, by a fixed word.';
+comment on column symphony.payment_outbox_attempts.error_message is 'What went wrong, in a sentence without personal data.';
+comment on column symphony.payment_outbox_attempts.latency_ms is 'How long the rail took.';
+comment on column symphony.payment_outbox_attempts.worker_id is 'Worker that held the lease.';
+comment on column symphony.payment_outbox_attempts.created_at is 'When the outbox row was enqueued, as it was.';
+comment on index symphony.payment_outbox_attempts_one_terminal_per_outbox is
+  'Invariant: an outbox ends once. The lease is what prevents a second ending; this index is the backstop, and a violation of it is an alarm.';
+comment on index symphony.payment_outbox_attempts_key_order is 'Finds the newest outbox of an idempotency key.';
+comment on index symphony.payment_outbox_attempts_failures is 'Terminal failures in the order in which they happened.';
+
+create table symphony.payment_outbox_operations (
+  operation_id  uuid        not null,
+  operation     text        not null,
+  outbox_id     uuid,
+  new_outbox_id uuid,
+  resolution    text,
+  rail_type     text        not null,
+  policy_before jsonb,
+  policy_after  jsonb,
+  actor         text        not null,
+  reason        text        not null,
+  database_user text        not null default session_user,
+  created_at    timestamptz not null default now(),
+  constraint payment_outbox_operations_pkey primary key (operation_id),
+  constraint payment_outbox_operations_is_known check (operation in ('REDRIVE', 'RESOLVE', 'SET_RAIL', 'PAUSE_RAIL', 'RESUME_RAIL')),
+  constraint payment_outbox_operations_resolution_is_known check (resolution in ('PAID', 'NOT_PAID', 'SKIPPED')),
+  constraint payment_outbox_operations_is_complete check (
+    case operation
+      when 'REDRIVE' then num_nulls(outbox_id, new_outbox_id) = 0
+      when 'RESOLVE' then num_nulls(outbox_id, resolution) = 0
+      else policy_after is not null
+    end),
+  constraint payment_outbox_operations_actor_is_a_name check (actor ~ '\S' and char_length(actor) <= 200),
+  constraint payment_outbox_operations_reason_is_given check (reason ~ '\S' and char_length(reason) <= 2000)
+);
+
+create index payment_outbox_operations_by_outbox
+  on symphony.payment_outbox_operations (outbox_id, created_at)
+  where outbox_id is not null;
+
+create index payment_outbox_operations_by_new_outbox
+  on symphony.payment_outbox_operations (new_outbox_id)
+  where new_outbox_id is not null;
+
+comment on table symphony.payment_outbox_operations is 'What people did: redrives, resolutions, skips and rail changes. Rows are only ever added.';
+comment on column symphony.payment_outbox_operations.operation_id is 'UUIDv7 of this operation.';
+comment on column symphony.payment_outbox_operations.operation is 'What was done.';
+comment on column symphony.payment_outbox_operations.outbox_id is 'The terminal failure it was done to.';
+comment on column symphony.payment_outbox_operations.new_outbox_id is 'The outbox that a redrive made.';
+comment on column symphony.payment_outbox_operations.resolution is 'What a person found out: PAID, NOT_PAID, or SKIPPED for a known failure that is let be.';
+comment on column symphony.payment_outbox_operations.rail_type is 'The rail concerned.';
+comment on column symphony.payment_outbox_operations.policy_before is 'The rail''s policy before a change; null when it was registered.';
+comment on column symphony.payment_outbox_operations.policy_after is 'The rail''s policy after a change.';
+comment on column symphony.payment_outbox_operations.actor is 'Who did it, in their own words.';
+comment on column symphony.payment_outbox_operations.reason is 'Why they did it.';
+comment on column symphony.payment_outbox_operations.database_user is 'The login that did it.';
+comment on column symphony.payment_outbox_operations.created_at is 'When they did it.';
+comment on index symphony.payment_outbox_operations_by_outbox is 'What was done to an outbox.';
+comment on index symphony.payment_outbox_operations_by_new_outbox is 'Which failure an outbox tries again.';
+
+-- Who sits in the seats of a capped rail. Only claims write it, under the lock of the rail's row, and
+-- only for rails that have a cap. A seat whose lease is no longer live is empty, whatever it says here.
+create table symphony.payment_rail_seats (
+  rail_type   text not null,
+  lease_token uuid not null,
+  outbox_id   uuid not null,
+  constraint payment_rail_seats_pkey primary key (rail_type, lease_token)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 200);
+
+comment on table symphony.payment_rail_seats is 'Leases on rails with a cap, so that a claim can count them without reading the queue.';
+comment on column symphony.payment_rail_seats.rail_type is 'The capped rail.';
+comment on column symphony.payment_rail_seats.lease_token is 'The lease that takes the seat.';
+comment on column symphony.payment_rail_seats.outbox_id is 'The row under that lease.';

@@ -1,0 +1,56 @@
+-- What may never happen to the rows of the payment lane, whoever tries.
+--
+-- The triggers are ENABLE ALWAYS, so that session_replication_role = replica does not switch them off, and
+-- fire per statement where no row need exist for the attempt to be refused. Those on pending name their
+-- columns: a lease is granted without firing any.
+
+create or replace trigger ledger_is_append_only
+  before update or delete or truncate on symphony.payment_outbox_attempts
+  for each statement execute function symphony.refuse_change('the ledger is append-only');
+alter table symphony.payment_outbox_attempts enable always trigger ledger_is_append_only;
+comment on trigger ledger_is_append_only on symphony.payment_outbox_attempts is 'The ledger takes INSERT and nothing else.';
+
+create or replace trigger operations_are_append_only
+  before update or delete or truncate on symphony.payment_outbox_operations
+  for each statement execute function symphony.refuse_change('the operations log is append-only');
+alter table symphony.payment_outbox_operations enable always trigger operations_are_append_only;
+comment on trigger operations_are_append_only on symphony.payment_outbox_operations is 'The operations log takes INSERT and nothing else.';
+
+create or replace trigger rails_stay_registered
+  before delete or truncate on symphony.payment_rails
+  for each statement execute function symphony.refuse_change('a rail stays registered; pause it instead');
+alter table symphony.payment_rails enable always trigger rails_stay_registered;
+comment on trigger rails_stay_registered on symphony.payment_rails is 'Pending rows and the ledger name their rail: it cannot go.';
+
+create or replace trigger pending_is_never_truncated
+  before truncate on symphony.payment_outbox_pending
+  for each statement execute function symphony.refuse_change('committed instructions are never dropped');
+alter table symphony.payment_outbox_pending enable always trigger pending_is_never_truncated;
+comment on trigger pending_is_never_truncated on symphony.payment_outbox_pending is 'Nothing committed is lost by TRUNCATE.';
+
+create or replace trigger pending_keeps_its_identity
+  before update of outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, created_at, redrive_of
+  on symphony.payment_outbox_pending
+  for each row
+  when (
+    (old.outbox_id, old.instruction_id, old.participant_id, old.sequence_id, old.idempotency_key, old.rail_type,
+     old.payload, old.created_at, old.redrive_of)
+    is distinct from
+    (new.outbox_id, new.instruction_id, new.participant_id, new.sequence_id, new.idempotency_key, new.rail_type,
+     new.payload, new.created_at, new.redrive_of))
+  execute function symphony.refuse_change('what identifies an outbox cannot change');
+alter table symphony.payment_outbox_pending enable always trigger pending_keeps_its_identity;
+comment on trigger pending_keeps_its_identity on symphony.payment_outbox_pending is 'Ids, keys, sequence, rail and payload are what was committed.';
+
+create or replace trigger pending_never_counts_down
+  before update of attempt_count on symphony.payment_outbox_pending
+  for each row
+  when (new.attempt_count < old.attempt_count)
+  execute function symphony.refuse_change('attempt_count never falls');
+alter table symphony.payment_outbox_pending enable always trigger pending_never_counts_down;
+comment on trigger pending_never_counts_down on symphony.payment_outbox_pending is 'The cache of attempts never falls.';
+
+create or replace trigger pending_wakes_sleepers
+  after insert on symphony.payment_outbox_pending
+  for each statement execute function symphony.notify_outbox_pending();
+comment on trigger pending_wakes_sleepers on symphony.payment_outbox_pending is 'New work wakes a relayer that sleeps.';

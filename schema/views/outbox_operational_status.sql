@@ -1,0 +1,46 @@
+-- What each pending outbox is doing now, with its latest attempt beside it.
+create or replace view symphony.outbox_operational_status as
+select p.outbox_id,
+       p.instruction_id,
+       p.participant_id,
+       p.sequence_id,
+       p.idempotency_key,
+       p.rail_type,
+       case
+         when p.lease_expires_at > now() then 'LEASED'
+         when p.lease_expires_at <= now() then 'LEASE_EXPIRED'
+         when r.paused then 'PAUSED'
+         when r.ordered and exists (
+           select from symphony.payment_outbox_pending e
+           where e.participant_id = p.participant_id
+             and e.rail_type = p.rail_type
+             and e.sequence_id < p.sequence_id) then 'WAITING'
+         when p.next_attempt_at > now() then 'SCHEDULED'
+         else 'DUE'
+       end as status,
+       p.attempt_count,
+       p.next_attempt_at,
+       p.created_at,
+       p.claimed_by,
+       p.claimed_at,
+       p.lease_expires_at,
+       p.redrive_of,
+       a.attempt_no as last_attempt_no,
+       a.state as last_state,
+       a.completed_at as last_completed_at,
+       a.rail_code as last_rail_code,
+       a.error_code as last_error_code,
+       a.error_message as last_error_message,
+       coalesce(a.error_code in (select u.error_code from symphony.unknown_outcome_codes u), false) as outcome_unknown
+from symphony.payment_outbox_pending p
+join symphony.payment_rails r on r.rail_type = p.rail_type
+left join lateral (
+  select l.attempt_no, l.state, l.completed_at, l.rail_code, l.error_code, l.error_message
+  from symphony.payment_outbox_attempts l
+  where l.outbox_id = p.outbox_id
+  order by l.attempt_no desc
+  limit 1
+) a on true;
+
+comment on view symphony.outbox_operational_status is
+  'A row per pending outbox: LEASED, LEASE_EXPIRED, PAUSED, WAITING behind an earlier sibling, SCHEDULED or DUE.';

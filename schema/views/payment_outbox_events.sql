@@ -1,0 +1,65 @@
+-- The story of an outbox, told from the ledger and pending alone. Order it by event_no.
+--
+-- What a lease that was given back unstarted leaves behind is nothing: no attempt, no event.
+create or replace view symphony.payment_outbox_events as
+-- Enqueued: known from the pending row, or from the first ledger row of what has ended.
+select p.outbox_id,
+       p.instruction_id,
+       p.participant_id,
+       p.sequence_id,
+       p.rail_type,
+       0 as event_no,
+       'ENQUEUED' as event,
+       p.created_at as occurred_at,
+       null::int as attempt_no,
+       null::symphony.outbox_attempt_state as state,
+       null::text as worker_id,
+       null::text as rail_reference,
+       null::text as rail_code,
+       null::text as error_code,
+       null::text as error_message,
+       null::int as latency_ms,
+       p.redrive_of as related_outbox_id
+from symphony.payment_outbox_pending p
+union all
+select a.outbox_id, a.instruction_id, a.participant_id, a.sequence_id, a.rail_type,
+       0, 'ENQUEUED', a.created_at, null, null, null, null, null, null, null, null,
+       o.outbox_id
+from symphony.payment_outbox_attempts a
+left join symphony.payment_outbox_operations o on o.new_outbox_id = a.outbox_id
+where a.state in ('DISPATCHED', 'FAILED')
+union all
+-- Claimed, once for each lease that has ended.
+select a.outbox_id, a.instruction_id, a.participant_id, a.sequence_id, a.rail_type,
+       a.attempt_no * 2 - 1, 'LEASE_CLAIMED', a.claimed_at, a.attempt_no, null, a.worker_id, null, null, null, null, null, null
+from symphony.payment_outbox_attempts a
+union all
+-- How it ended.
+select a.outbox_id, a.instruction_id, a.participant_id, a.sequence_id, a.rail_type,
+       a.attempt_no * 2,
+       case when a.error_code = 'LEASE_EXPIRED' then 'LEASE_EXPIRED_REPAIRED' else 'ATTEMPT_COMPLETED' end,
+       a.completed_at, a.attempt_no, a.state, a.worker_id, a.rail_reference, a.rail_code, a.error_code, a.error_message, a.latency_ms, null
+from symphony.payment_outbox_attempts a
+union all
+-- Claimed, by the lease that is live now. Its number is the next one of the ledger.
+select p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.rail_type,
+       n.attempt_no * 2 - 1, 'LEASE_CLAIMED', p.claimed_at, n.attempt_no, null, p.claimed_by, null, null, null, null, null, null
+from symphony.payment_outbox_pending p
+cross join lateral (
+  select coalesce(max(a.attempt_no), 0) + 1 as attempt_no
+  from symphony.payment_outbox_attempts a
+  where a.outbox_id = p.outbox_id
+) n
+where p.lease_token is not null
+union all
+-- Tried again as another outbox.
+select a.outbox_id, a.instruction_id, a.participant_id, a.sequence_id, a.rail_type,
+       a.attempt_no * 2 + 1, 'REDRIVEN', o.created_at, null, null, o.actor, null, null, null, null, null, o.new_outbox_id
+from symphony.payment_outbox_operations o
+join symphony.payment_outbox_attempts a
+  on a.outbox_id = o.outbox_id
+ and a.state = 'FAILED'
+where o.operation = 'REDRIVE';
+
+comment on view symphony.payment_outbox_events is
+  'What happened to each outbox, in the order of event_no: ENQUEUED, LEASE_CLAIMED, ATTEMPT_COMPLETED, LEASE_EXPIRED_REPAIRED, REDRIVEN.';

@@ -1,0 +1,48 @@
+-- One row of totals, and the same per rail. Reads pending and the index of failures, never the ledger.
+create or replace view symphony.supervisor_outbox_status as
+with pending as (
+  select p.rail_type,
+         count(*) filter (where p.lease_token is null and p.next_attempt_at <= now()) as due,
+         count(*) filter (where p.lease_expires_at > now()) as leased,
+         count(*) filter (where p.lease_expires_at <= now()) as expired,
+         count(*) filter (where p.lease_token is null and p.next_attempt_at > now()) as scheduled,
+         min(p.next_attempt_at) filter (where p.lease_token is null and p.next_attempt_at <= now()) as oldest_due_at
+  from symphony.payment_outbox_pending p
+  group by p.rail_type
+),
+dead as (
+  select a.rail_type,
+         count(*) as dlq,
+         count(*) filter (where coalesce(a.error_code in (select u.error_code from symphony.unknown_outcome_codes u), false)) as dlq_unknown
+  from symphony.payment_outbox_attempts a
+  left join symphony.payment_outbox_operations o on o.outbox_id = a.outbox_id
+  where a.state = 'FAILED'
+    and o.operation_id is null
+  group by a.rail_type
+),
+rails as (
+  select r.rail_type,
+         r.paused,
+         coalesce(p.due, 0) as due,
+         coalesce(p.leased, 0) as leased,
+         coalesce(p.expired, 0) as expired,
+         coalesce(p.scheduled, 0) as scheduled,
+         coalesce(extract(epoch from now() - p.oldest_due_at), 0)::numeric(20, 3) as oldest_due_age_seconds,
+         coalesce(d.dlq, 0) as dlq,
+         coalesce(d.dlq_unknown, 0) as dlq_unknown
+  from symphony.payment_rails r
+  left join pending p on p.rail_type = r.rail_type
+  left join dead d on d.rail_type = r.rail_type
+)
+select coalesce(sum(r.due), 0)::bigint as due,
+       coalesce(sum(r.leased), 0)::bigint as leased,
+       coalesce(sum(r.expired), 0)::bigint as expired,
+       coalesce(sum(r.scheduled), 0)::bigint as scheduled,
+       coalesce(max(r.oldest_due_age_seconds), 0) as oldest_due_age_seconds,
+       coalesce(sum(r.dlq), 0)::bigint as dlq,
+       coalesce(sum(r.dlq_unknown), 0)::bigint as dlq_unknown,
+       coalesce(jsonb_agg(to_jsonb(r.*) order by r.rail_type), '[]') as rails
+from rails r;
+
+comment on view symphony.supervisor_outbox_status is
+  'Totals over all rails, and in the column rails the same for each: due, leased, expired, scheduled, oldest due age, dead letters.';
