@@ -1,0 +1,191 @@
+//! The server as a process that neither outlives its owner nor surprises it.
+//!
+//! A thread of its own starts the server and waits for its end. On Linux the kernel can end a child with its
+//! parent, and it takes the *thread* that started it for the parent: a test's own thread would be gone too soon.
+
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, test_kill_process, waitid};
+
+/// How long an orphan, or what is left of a killed server, may take to go.
+const GOING: Duration = Duration::from_secs(5);
+const TICK: Duration = Duration::from_millis(5);
+
+/// A server that was started, whether or not it still runs.
+#[derive(Debug)]
+pub(super) struct Process {
+    pid: Pid,
+    end: Arc<End>,
+}
+
+#[derive(Debug, Default)]
+struct End {
+    status: Mutex<Option<ExitStatus>>,
+    came: Condvar,
+}
+
+impl End {
+    fn lock(&self) -> MutexGuard<'_, Option<ExitStatus>> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Process {
+    /// Starts the command, which has to be the server itself and not a wrapper that waits for it.
+    pub(super) fn spawn(mut command: Command) -> io::Result<Self> {
+        let end = Arc::new(End::default());
+        let (started, starting) = mpsc::channel();
+        let keeper = Arc::clone(&end);
+        thread::Builder::new().name("postgres".into()).spawn(move || match command.spawn() {
+            Ok(child) => {
+                let pid = Pid::from_child(&child);
+                // Nobody listens any more if the caller died; the server is looked after all the same.
+                let _ = started.send(Ok(pid));
+                keep(child, pid, &keeper);
+            }
+            Err(error) => {
+                let _ = started.send(Err(error));
+            }
+        })?;
+        let pid = starting.recv().map_err(io::Error::other)??;
+        Ok(Self { pid, end })
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn ended(&self) -> Option<ExitStatus> {
+        *self.end.lock()
+    }
+
+    /// Sends it a signal, if it still runs.
+    pub(super) fn signal(&self, signal: Signal) {
+        let ended = self.end.lock();
+        if ended.is_none() {
+            // The number is still ours: the keeper frees it under the same lock. A refusal cannot be helped here,
+            // and whoever waits for the end notices.
+            let _ = kill_process(self.pid, signal);
+        }
+    }
+
+    /// Blocks until it ends, and says whether it did in time.
+    pub(super) fn wait(&self, limit: Duration) -> bool {
+        let wait = self.end.came.wait_timeout_while(self.end.lock(), limit, |status| status.is_none());
+        wait.unwrap_or_else(PoisonError::into_inner).0.is_some()
+    }
+
+    /// Waits until it ends without blocking the thread, and says whether it did in time.
+    pub(super) async fn ends(&self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        while self.ended().is_none() {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            tokio::time::sleep(TICK).await;
+        }
+        true
+    }
+
+    /// Kills it and all the processes it has started, in the middle of whatever they do.
+    ///
+    /// Those that would survive for a moment are killed as well: they could still write, and the next server on the
+    /// same data waits for them.
+    pub(super) async fn kill_all(&self) {
+        self.signal(Signal::STOP); // it must not start another while we look
+        let children = children_of(self.pid);
+        self.signal(Signal::KILL);
+        for child in &children {
+            let _ = kill_process(*child, Signal::KILL);
+        }
+        self.ends(GOING).await;
+        let deadline = Instant::now() + GOING;
+        while children.iter().any(|child| is_alive(*child)) && Instant::now() < deadline {
+            tokio::time::sleep(TICK).await;
+        }
+    }
+}
+
+/// Waits for the end of the child and makes it known.
+fn keep(mut child: Child, pid: Pid, end: &End) {
+    // Leaves the dead child in place, so that its number cannot be another's before we hold the lock.
+    let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+    let mut status = end.lock();
+    *status = Some(child.wait().unwrap_or_default());
+    end.came.notify_all();
+}
+
+/// A command that the kernel ends when this process ends, where it can be had; the plain command otherwise.
+///
+/// SIGQUIT is what makes PostgreSQL stop at once and take its children and its shared memory with it.
+pub(super) fn tied_to_us(program: &Path) -> Command {
+    static SETPRIV: OnceLock<bool> = OnceLock::new();
+    let works = || Command::new("setpriv").args(["--pdeathsig", "QUIT", "true"]).output();
+    if *SETPRIV.get_or_init(|| works().is_ok_and(|output| output.status.success())) {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "QUIT"]).arg(program);
+        command
+    } else {
+        Command::new(program)
+    }
+}
+
+/// Ends the server that still runs on this data though its owner is dead, and says whether the data is free.
+pub(super) fn end_orphan(data: &Path) -> bool {
+    let Some(pid) = std::fs::read_to_string(data.join("postmaster.pid"))
+        .ok()
+        .and_then(|text| Pid::from_raw(text.lines().next()?.trim().parse().ok()?))
+    else {
+        return true;
+    };
+    if !is_alive(pid) {
+        return true;
+    }
+    // A server works in its data folder. Whoever works elsewhere has inherited a number, and is not ours to end;
+    // where this cannot be told, nothing is ended.
+    let works_in = std::fs::read_link(format!("/proc/{pid}/cwd"));
+    match works_in {
+        Ok(folder) if folder == data => {}
+        Ok(_) => return true,
+        Err(_) => return false,
+    }
+    let _ = kill_process(pid, Signal::QUIT);
+    let deadline = Instant::now() + GOING;
+    while is_alive(pid) && Instant::now() < deadline {
+        thread::sleep(TICK);
+    }
+    !is_alive(pid)
+}
+
+/// Whether a process runs. One that has died and was not yet collected by its parent does not.
+fn is_alive(pid: Pid) -> bool {
+    match stat(pid) {
+        Some(stat) => stat.state != "Z",
+        None => !cfg!(target_os = "linux") && test_kill_process(pid).is_ok(),
+    }
+}
+
+/// The processes that this one has started; none where the system has no `/proc`.
+fn children_of(parent: Pid) -> Vec<Pid> {
+    std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
+        .filter(|pid| stat(*pid).is_some_and(|stat| stat.parent == parent.as_raw_pid()))
+        .collect()
+}
+
+struct Stat {
+    state: String,
+    parent: i32,
+}
+
+fn stat(pid: Pid) -> Option<Stat> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in brackets, may hold spaces and brackets itself: what follows the last one is plain.
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace();
+    Some(Stat { state: fields.next()?.to_owned(), parent: fields.next()?.parse().ok()? })
+}

@@ -1,0 +1,8 @@
+//! The proofs that need a database and nothing else, as a library: the test suite runs them, and so does
+//! `symphony prove`.
+//!
+//! # Layout
+//!
+//! - [`kit`] gives each proof its database: a private PostgreSQL.
+
+pub mod kit;
