@@ -6,7 +6,7 @@ revoke all on schema symphony from public, symphony_ingest, symphony_executor, s
 revoke all on all tables in schema symphony from public, symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor, symphony_auth;
 revoke all on all sequences in schema symphony from public, symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor, symphony_auth;
 revoke all on all functions in schema symphony from public, symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor, symphony_auth;
-revoke all on type symphony.outbox_attempt_state, symphony.json_object from public;
+revoke all on type symphony.outbox_attempt_state, symphony.payload_object from public;
 
 grant usage on schema symphony to symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor;
 grant usage on type symphony.outbox_attempt_state to symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor;

@@ -7,10 +7,10 @@ comment on type symphony.outbox_attempt_state is
 
 -- A domain rather than a CHECK of the hot table: those run again at every update of a row, lease or not,
 -- and this one would have to fetch a large payload from its TOAST table each time.
-create domain symphony.json_object as jsonb
-  constraint json_object_is_an_object check (jsonb_typeof(value) = 'object');
+create domain symphony.payload_object as jsonb
+  constraint payload_is_an_object check (jsonb_typeof(value) = 'object');
 
-comment on domain symphony.json_object is 'jsonb that is an object.';
+comment on domain symphony.payload_object is 'jsonb that is an object.';
 
 -- One row per participant, rewritten at every enqueue: room on the page keeps that update heap-only.
 create table symphony.participant_outbox_sequences (
@@ -71,7 +71,7 @@ create table symphony.payment_outbox_pending (
   sequence_id      bigint      not null,
   idempotency_key  text        not null,
   rail_type        text        not null,
-  payload          symphony.json_object not null,
+  payload          symphony.payload_object not null,
   attempt_count    int         not null default 0,
   next_attempt_at  timestamptz not null default now(),
   created_at       timestamptz not null default now(),
