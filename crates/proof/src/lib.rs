@@ -3,6 +3,6 @@
 //!
 //! # Layout
 //!
-//! - [`kit`] gives each proof its database: a private PostgreSQL.
+//! - [`kit`] gives each proof its database: a private PostgreSQL, and a scratch database on it.
 
 pub mod kit;

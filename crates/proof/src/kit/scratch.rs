@@ -1,0 +1,188 @@
+//! Scratch databases with Symphony installed: one for each test and for each proof, gone afterwards.
+//!
+//! Installing takes a while, so it is done once per server into a template, and every database is a clone of it. All
+//! clones live on the same server and share its roles, which is why a login made here has a name of its own.
+//!
+//! # Layout
+//!
+//! - [`Server`]: where databases are made, and the template they are made from
+//! - [`Database`]: one clone, from creation to removal
+//! - `address`: the URL of a server, turned to another database or user
+//! - `schema`: what is installed into the template
+
+mod address;
+mod database;
+mod schema;
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant};
+
+use tokio::sync::OnceCell;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, NoTls};
+
+use super::postgres::{self, Binaries, Cluster, FindError, Options};
+use address::Address;
+pub use database::Database;
+
+/// The setting by which `with-postgres` says where the server is.
+const SETTING: &str = "SYMPHONY_TEST_SERVER";
+/// How long a template may stay in use by somebody who should have left it.
+const PATIENCE: Duration = Duration::from_secs(30);
+const TICK: Duration = Duration::from_millis(20);
+/// The advisory lock under which templates are made: whoever comes second finds it made.
+const TEMPLATE_LOCK: i64 = 7_000_000_001;
+
+/// The server of this process, where nobody gave it one. It ends with the process.
+static PRIVATE: OnceCell<Cluster> = OnceCell::const_new();
+
+/// Why there is no scratch database.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address is not one we can turn to another database. Give a URL.
+    #[error("a server is given as postgres://user@host:port/database, not as {given:?}")]
+    Address {
+        /// What was given.
+        given: String,
+    },
+    /// There is no PostgreSQL to start.
+    #[error("there is no server: set {SETTING}, or let one be found")]
+    Find(#[from] FindError),
+    /// The private server did not start.
+    #[error("the private server did not start")]
+    Start(#[from] postgres::Error),
+    /// The database refused. The source says what.
+    #[error("could not {what}")]
+    Refused {
+        /// What was tried.
+        what: String,
+        /// What the server said.
+        source: tokio_postgres::Error,
+    },
+    /// A file of the schema could not be read.
+    #[error("could not read {}", path.display())]
+    Read {
+        /// The file or folder.
+        path: std::path::PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// Makes an error of what the server said about something that was tried.
+fn refused(what: impl Into<String>) -> impl FnOnce(tokio_postgres::Error) -> Error {
+    move |source| Error::Refused { what: what.into(), source }
+}
+
+/// A server on which scratch databases are made, reached as a superuser.
+#[derive(Clone, Debug)]
+pub struct Server {
+    address: Address,
+}
+
+impl Server {
+    /// The server that `SYMPHONY_TEST_SERVER` names, or else a private one of this process.
+    pub async fn from_env() -> Result<Self, Error> {
+        if let Some(url) = std::env::var(SETTING).ok().filter(|url| !url.is_empty()) {
+            return Self::at(&url);
+        }
+        let cluster = PRIVATE
+            .get_or_try_init(|| async {
+                let cluster = Cluster::start(&Binaries::find()?, Options::default()).await?;
+                Ok::<_, Error>(cluster)
+            })
+            .await?;
+        Self::at(&cluster.url("postgres"))
+    }
+
+    /// The server at this URL, whose user has to be a superuser.
+    pub fn at(url: &str) -> Result<Self, Error> {
+        Ok(Self { address: Address::parse(url)? })
+    }
+
+    /// The name of a database with Symphony installed, to clone. The first who asks makes it.
+    ///
+    /// It takes no connections, so that nobody stands in the way of a clone.
+    pub async fn template(&self) -> Result<String, Error> {
+        let parts = schema::parts()?;
+        let name = format!("symphony_template_{:016x}", schema::fingerprint(&parts));
+        let admin = self.admin().await?;
+        let lock = "select pg_advisory_lock($1)";
+        admin.execute(lock, &[&TEMPLATE_LOCK]).await.map_err(refused("lock the template"))?;
+        let made = "select datistemplate from pg_database where datname = $1";
+        let made = admin.query_opt(made, &[&name]).await.map_err(refused("look for the template"))?;
+        // Marked as a template when it is complete: a database of that name without the mark was never finished.
+        if made.is_some_and(|row| row.get(0)) {
+            return Ok(name);
+        }
+        self.make_template(&admin, &name, &parts).await?;
+        Ok(name)
+    }
+
+    /// A fresh clone of the template.
+    pub async fn database(&self) -> Result<Database, Error> {
+        let template = self.template().await?;
+        let name = format!("symphony_scratch_{:016x}", RandomState::new().hash_one(std::process::id()));
+        let admin = self.admin().await?;
+        clone(&admin, &template, &name).await?;
+        Ok(Database::new(self.clone(), name))
+    }
+
+    /// Removes the template, for a server that goes on without us.
+    pub async fn remove_template(&self) -> Result<(), Error> {
+        let name = self.template().await?;
+        let admin = self.admin().await?;
+        let unmark = format!("alter database {name} with is_template false");
+        admin.batch_execute(&unmark).await.map_err(refused("unmark the template"))?;
+        remove_database(&admin, &name).await
+    }
+
+    async fn make_template(&self, admin: &Client, name: &str, parts: &[schema::Part]) -> Result<(), Error> {
+        remove_database(admin, name).await?;
+        let create = format!("create database {name} template template0");
+        admin.batch_execute(&create).await.map_err(refused("create the template"))?;
+        let (client, connection) = tokio_postgres::connect(&self.address.database(name), NoTls)
+            .await
+            .map_err(refused("connect to the template"))?;
+        let connection = tokio::spawn(connection);
+        schema::install(&client, parts).await?;
+        drop(client);
+        // Ended on both sides before we go on: a database that somebody is connected to cannot be cloned.
+        let _ = connection.await;
+        let mark = format!("alter database {name} with is_template true allow_connections false");
+        admin.batch_execute(&mark).await.map_err(refused("mark the template"))
+    }
+
+    /// A session in the database that the address names, which is nobody's scratch.
+    async fn admin(&self) -> Result<Client, Error> {
+        connect(&self.address.as_given()).await
+    }
+}
+
+/// Opens a session. It ends when the client is dropped.
+async fn connect(url: &str) -> Result<Client, Error> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.map_err(refused("connect"))?;
+    // What the connection has to say when it breaks, the client says as well.
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+/// Clones a template; while somebody is still in it, asks again.
+async fn clone(admin: &Client, template: &str, name: &str) -> Result<(), Error> {
+    let deadline = Instant::now() + PATIENCE;
+    let create = format!("create database {name} template {template}");
+    loop {
+        match admin.batch_execute(&create).await {
+            Err(error) if error.code() == Some(&SqlState::OBJECT_IN_USE) && Instant::now() < deadline => {
+                tokio::time::sleep(TICK).await;
+            }
+            done => return done.map_err(refused("clone the template")),
+        }
+    }
+}
+
+/// Removes a database and throws out whoever is in it.
+async fn remove_database(admin: &Client, name: &str) -> Result<(), Error> {
+    let drop = format!("drop database if exists {name} with (force)");
+    admin.batch_execute(&drop).await.map_err(refused(format!("drop database {name}")))
+}

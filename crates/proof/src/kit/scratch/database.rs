@@ -1,0 +1,101 @@
+//! One clone of the template, from creation to removal.
+
+use std::hash::{BuildHasher, RandomState};
+use std::mem;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use tokio_postgres::Client;
+
+use super::{Error, Server, connect, refused, remove_database};
+
+/// A database with Symphony installed that nobody else uses. It is removed at the end, also when a test panics.
+#[derive(Debug)]
+pub struct Database {
+    server: Server,
+    name: String,
+    /// Users belong to the whole server, so they are removed by name.
+    logins: Mutex<Vec<String>>,
+    removed: bool,
+}
+
+impl Database {
+    pub(super) fn new(server: Server, name: String) -> Self {
+        Self { server, name, logins: Mutex::default(), removed: false }
+    }
+
+    /// Its name on the server.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How to reach it as a superuser.
+    pub fn url(&self) -> String {
+        self.server.address.database(&self.name)
+    }
+
+    /// A session as the superuser.
+    pub async fn connect(&self) -> Result<Client, Error> {
+        connect(&self.url()).await
+    }
+
+    /// A session of the superuser that acts with the rights of a role.
+    pub async fn connect_as(&self, role: &str) -> Result<Client, Error> {
+        let client = self.connect().await?;
+        client.batch_execute(&format!("set role {role}")).await.map_err(refused(format!("become {role}")))?;
+        Ok(client)
+    }
+
+    /// How to reach it as a new user who may log in and holds these roles, and nothing else.
+    pub async fn url_as_login(&self, roles: &[&str]) -> Result<String, Error> {
+        let user = format!("symphony_login_{:016x}", RandomState::new().hash_one(&self.name));
+        let password = format!("{:016x}", RandomState::new().hash_one(&user));
+        let client = self.connect().await?;
+        self.logins.lock().unwrap_or_else(PoisonError::into_inner).push(user.clone());
+        let create = format!("create role {user} login password '{password}'");
+        client.batch_execute(&create).await.map_err(refused("create a login"))?;
+        for role in roles {
+            let grant = format!("grant {role} to {user}");
+            client.batch_execute(&grant).await.map_err(refused(format!("grant {role} to a login")))?;
+        }
+        Ok(self.server.address.login(&user, &password, &self.name))
+    }
+
+    /// Removes the database and the logins made for it. Dropping does the same and can only print what fails.
+    pub async fn close(mut self) -> Result<(), Error> {
+        self.removed = true;
+        let logins = mem::take(self.logins.get_mut().unwrap_or_else(PoisonError::into_inner));
+        remove(&self.server, &self.name, &logins).await
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        if self.removed {
+            return;
+        }
+        let server = self.server.clone();
+        let name = mem::take(&mut self.name);
+        let logins = mem::take(self.logins.get_mut().unwrap_or_else(PoisonError::into_inner));
+        // A thread with a runtime of its own: ours may be ending, and cannot be waited for here.
+        let removal = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            match runtime.map(|runtime| runtime.block_on(remove(&server, &name, &logins))) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => eprintln!("scratch database {name} is left behind: {error}"),
+                Err(error) => eprintln!("scratch database {name} is left behind: {error}"),
+            }
+        });
+        let _ = removal.join();
+    }
+}
+
+async fn remove(server: &Server, name: &str, logins: &[String]) -> Result<(), Error> {
+    let admin = server.admin().await?;
+    remove_database(&admin, name).await?;
+    for login in logins {
+        let drop = format!("drop role if exists {login}");
+        admin.batch_execute(&drop).await.map_err(refused(format!("drop role {login}")))?;
+    }
+    Ok(())
+}
