@@ -125,7 +125,11 @@ mod tests {
     fn no_migration_ends_its_own_quotes() {
         for lot in [&files::CORE].into_iter().chain(Lane::ALL.map(files::lot)) {
             for migration in lot.migrations {
-                assert!(!migration.text.contains("$text$") && !migration.text.contains("$migration$"), "{}", migration.path);
+                assert!(
+                    !migration.text.contains("$text$") && !migration.text.contains("$migration$"),
+                    "{}",
+                    migration.path
+                );
             }
         }
     }
