@@ -1,0 +1,128 @@
+//! What any call may meet, whatever it asked for.
+
+use std::error::Error;
+use std::fmt;
+
+use super::{Report, sqlstate};
+
+/// What no argument could have prevented.
+#[derive(Debug)]
+pub enum Fault {
+    /// Two transactions got in each other's way. Run the whole transaction again.
+    RetryTransaction(Report),
+    /// The login lacks a role that may do this. Let a DBA grant it.
+    MissingRole {
+        /// The role to grant.
+        role: &'static str,
+        /// What the database said.
+        report: Report,
+    },
+    /// Symphony is not installed in this database, or an older version of it.
+    NotInstalled(Report),
+    /// The connection was lost, so nobody knows whether the call was carried out.
+    ConnectionLost {
+        /// How to go on safely.
+        next: &'static str,
+        /// What the driver or the database said last.
+        report: Report,
+    },
+    /// Somebody tried to change what is only ever added to. Use the functions of the schema.
+    AppendOnly(Report),
+    /// A second terminal outcome got past the lease, and the ledger's own index stopped it: log it as an event of
+    /// its own. Nothing was recorded twice.
+    TerminalBackstop(Report),
+    /// Anything else.
+    Other(Report),
+}
+
+/// What a fault must know about the call that met it, to say what to do next.
+pub(super) struct Call {
+    role: &'static str,
+    after_loss: &'static str,
+}
+
+impl Call {
+    pub(super) const ENQUEUE: Self = Self {
+        role: "symphony_ingest",
+        after_loss: "Run the whole transaction again, with the same idempotency key: if it was committed, that is a replay",
+    };
+    pub(super) const LEASE: Self = Self {
+        role: "symphony_executor",
+        after_loss: "Connect and ask again: a lease that was granted unheard ends by itself",
+    };
+    pub(super) const COMPLETE: Self = Self {
+        role: "symphony_executor",
+        after_loss: "Connect and complete again with the same lease token: a refusal then says whether it was recorded",
+    };
+    pub(super) const OPERATE: Self = Self {
+        role: "symphony_operator",
+        after_loss: "Connect and look in symphony.payment_outbox_operations_log whether it was done",
+    };
+    pub(super) const READ: Self = Self { role: "symphony_readonly", after_loss: "Connect and read again" };
+}
+
+impl Fault {
+    pub(super) fn of(report: Report, call: &Call) -> Self {
+        if report.connection_lost() {
+            return Self::ConnectionLost { next: call.after_loss, report };
+        }
+        match report.sqlstate() {
+            Some(sqlstate::APPEND_ONLY) => Self::AppendOnly(report),
+            Some(sqlstate::INSUFFICIENT_PRIVILEGE) => Self::MissingRole { role: call.role, report },
+            Some(sqlstate::UNIQUE_VIOLATION) if report.constraint() == Some(sqlstate::TERMINAL_BACKSTOP) => {
+                Self::TerminalBackstop(report)
+            }
+            Some(state) if sqlstate::is_about_timing(state) => Self::RetryTransaction(report),
+            Some(state) if sqlstate::is_about_installation(state) => Self::NotInstalled(report),
+            _ => Self::Other(report),
+        }
+    }
+
+    /// What the database or the driver said.
+    pub fn report(&self) -> &Report {
+        match self {
+            Self::RetryTransaction(report)
+            | Self::MissingRole { report, .. }
+            | Self::NotInstalled(report)
+            | Self::ConnectionLost { report, .. }
+            | Self::AppendOnly(report)
+            | Self::TerminalBackstop(report)
+            | Self::Other(report) => report,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RetryTransaction(report) => write!(f, "{}. Run the whole transaction again", report.message()),
+            Self::MissingRole { role, report } => {
+                write!(f, "{report}. Let a DBA run: grant {role} to the login that you connect as")
+            }
+            Self::NotInstalled(report) => write!(
+                f,
+                "{report}. Symphony is not installed in this database, or is older than this program: check the \
+                 address, then run: symphony install"
+            ),
+            Self::ConnectionLost { next, report } => {
+                write!(
+                    f,
+                    "the connection was lost and it is not known whether the call was carried out ({report}). {next}"
+                )
+            }
+            Self::TerminalBackstop(report) => write!(
+                f,
+                "{report}. A second terminal outcome was stopped by the ledger: nothing was recorded twice, but the \
+                 lease should have prevented it"
+            ),
+            Self::AppendOnly(report) | Self::Other(report) => report.fmt(f),
+        }
+    }
+}
+
+/// The source is the driver's error: what the database said is in the message already.
+impl Error for Fault {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.report().source()
+    }
+}

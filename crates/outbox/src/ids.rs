@@ -1,0 +1,176 @@
+//! Names that must not be mistaken for one another, and the one number whose range a type can hold.
+//!
+//! What a name may look like is for the database to say: nothing here is measured or trimmed.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use uuid::Uuid;
+
+/// One row of the outbox: a UUIDv7, so ids sort by the time of their enqueue. Never the order of dispatch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct OutboxId(pub Uuid);
+
+impl fmt::Debug for OutboxId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OutboxId({})", self.0)
+    }
+}
+
+impl fmt::Display for OutboxId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for OutboxId {
+    type Err = uuid::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
+impl From<Uuid> for OutboxId {
+    fn from(id: Uuid) -> Self {
+        Self(id)
+    }
+}
+
+#[cfg(feature = "tokio-postgres")]
+impl<'a> tokio_postgres::types::FromSql<'a> for OutboxId {
+    fn from_sql(
+        of: &tokio_postgres::types::Type,
+        raw: &'a [u8],
+    ) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        Uuid::from_sql(of, raw).map(Self)
+    }
+
+    tokio_postgres::types::accepts!(UUID);
+}
+
+/// Proof of a lease: whoever shows it may end that lease.
+///
+/// It is a credential, so it cannot be printed, and nothing serialises it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct LeaseToken(pub(crate) Uuid);
+
+impl fmt::Debug for LeaseToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LeaseToken(..)")
+    }
+}
+
+impl From<Uuid> for LeaseToken {
+    fn from(token: Uuid) -> Self {
+        Self(token)
+    }
+}
+
+/// The name under which a worker holds its leases. Two workers must not share one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WorkerId(String);
+
+impl WorkerId {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl From<String> for WorkerId {
+    fn from(name: String) -> Self {
+        Self(name)
+    }
+}
+
+impl From<&str> for WorkerId {
+    fn from(name: &str) -> Self {
+        Self(name.to_owned())
+    }
+}
+
+#[cfg(feature = "tokio-postgres")]
+impl<'a> tokio_postgres::types::FromSql<'a> for WorkerId {
+    fn from_sql(
+        of: &tokio_postgres::types::Type,
+        raw: &'a [u8],
+    ) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        String::from_sql(of, raw).map(Self)
+    }
+
+    tokio_postgres::types::accepts!(TEXT);
+}
+
+/// How many rows one call may take: 1 to 1000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BatchSize(u16);
+
+impl BatchSize {
+    /// A single row.
+    pub const ONE: Self = Self(1);
+    /// The most that the database hands out at a time.
+    pub const MOST: Self = Self(1000);
+
+    /// The number.
+    pub fn get(self) -> u16 {
+        self.0
+    }
+}
+
+impl TryFrom<u16> for BatchSize {
+    type Error = BatchSizeError;
+
+    fn try_from(size: u16) -> Result<Self, Self::Error> {
+        if (Self::ONE.0..=Self::MOST.0).contains(&size) { Ok(Self(size)) } else { Err(BatchSizeError) }
+    }
+}
+
+impl FromStr for BatchSize {
+    type Err = BatchSizeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse::<u16>().map_err(|_| BatchSizeError)?.try_into()
+    }
+}
+
+/// A batch size that no call takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a batch has from {} to {} rows", BatchSize::ONE.0, BatchSize::MOST.0)]
+pub struct BatchSizeError;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_token_is_not_printed() {
+        assert_eq!(format!("{:?}", LeaseToken(Uuid::max())), "LeaseToken(..)");
+    }
+
+    #[test]
+    fn a_batch_has_from_one_to_a_thousand_rows() {
+        for size in ["1", "1000"] {
+            assert_eq!(size.parse::<BatchSize>().unwrap().get().to_string(), size);
+        }
+        for size in ["0", "1001", "-1", "many", "65537"] {
+            assert_eq!(size.parse::<BatchSize>(), Err(BatchSizeError));
+        }
+    }
+
+    #[test]
+    fn an_outbox_id_reads_what_it_prints() {
+        let id = OutboxId(Uuid::max());
+        assert_eq!(id.to_string().parse(), Ok(id));
+    }
+}

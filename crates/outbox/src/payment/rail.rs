@@ -1,0 +1,128 @@
+//! The policy of a rail: as it is, and as a change to it. The ranges are the database's to check.
+
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+
+use super::OnUnknown;
+
+/// A rail and its policy, as the database holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rail {
+    /// Its name.
+    pub rail_type: String,
+    /// Attempts after which a row goes to people.
+    pub max_attempts: i32,
+    /// Delay after the first retryable attempt; each further one doubles it.
+    pub backoff_base_seconds: i32,
+    /// The longest delay that doubling can reach.
+    pub backoff_cap_seconds: i32,
+    /// Whether the instructions of one participant leave strictly in sequence.
+    pub ordered: bool,
+    /// Most leases at one time over the whole fleet; none is no cap.
+    pub max_in_flight: Option<i32>,
+    /// Whether claims pass it by.
+    pub paused: bool,
+    /// What to do when nobody knows whether it paid.
+    pub on_unknown: OnUnknown,
+    /// How long it remembers an idempotency key; none is for ever.
+    pub key_memory_seconds: Option<i32>,
+    /// Who changed it last.
+    pub updated_by: String,
+    /// When it was changed last.
+    pub updated_at: Timestamp,
+}
+
+/// A row of the table, or of the view that shows it.
+#[cfg(feature = "tokio-postgres")]
+pub(super) fn from_row(row: &tokio_postgres::Row) -> Result<Rail, tokio_postgres::Error> {
+    Ok(Rail {
+        rail_type: row.try_get("rail_type")?,
+        max_attempts: row.try_get("max_attempts")?,
+        backoff_base_seconds: row.try_get("backoff_base_seconds")?,
+        backoff_cap_seconds: row.try_get("backoff_cap_seconds")?,
+        ordered: row.try_get("ordered")?,
+        max_in_flight: row.try_get("max_in_flight")?,
+        paused: row.try_get("paused")?,
+        on_unknown: row.try_get("on_unknown")?,
+        key_memory_seconds: row.try_get("key_memory_seconds")?,
+        updated_by: row.try_get("updated_by")?,
+        updated_at: row.try_get("updated_at")?,
+    })
+}
+
+/// What to set of a rail's policy. What is left out stays as it is, or takes its default on a new rail.
+///
+/// Whether the rail is paused is not part of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RailPolicy {
+    /// Attempts after which a row goes to people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+    /// Delay after the first retryable attempt; each further one doubles it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff_base_seconds: Option<u32>,
+    /// The longest delay that doubling can reach.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff_cap_seconds: Option<u32>,
+    /// Whether the instructions of one participant leave strictly in sequence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<bool>,
+    /// Most leases at one time over the whole fleet; cleared, there is no cap.
+    #[serde(skip_serializing_if = "Change::is_keep")]
+    pub max_in_flight: Change<u32>,
+    /// What to do when nobody knows whether it paid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_unknown: Option<OnUnknown>,
+    /// How long it remembers an idempotency key; cleared, for ever.
+    #[serde(skip_serializing_if = "Change::is_keep")]
+    pub key_memory_seconds: Change<u32>,
+}
+
+/// What to do with a field that may be empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Change<T> {
+    /// Leave it as it is.
+    #[default]
+    Keep,
+    /// Empty it.
+    Clear,
+    /// Give it this value.
+    Set(T),
+}
+
+impl<T> Change<T> {
+    fn is_keep(&self) -> bool {
+        matches!(self, Self::Keep)
+    }
+}
+
+impl<T: Serialize> Serialize for Change<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Set(value) => value.serialize(serializer),
+            Self::Keep | Self::Clear => serializer.serialize_none(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_policy_says_what_to_set_what_to_clear_and_nothing_else() {
+        let policy = RailPolicy {
+            max_attempts: Some(3),
+            max_in_flight: Change::Clear,
+            key_memory_seconds: Change::Set(60),
+            on_unknown: Some(OnUnknown::Stop),
+            ..RailPolicy::default()
+        };
+        assert_eq!(
+            serde_json::to_value(policy).unwrap(),
+            json!({ "max_attempts": 3, "max_in_flight": null, "key_memory_seconds": 60, "on_unknown": "STOP" })
+        );
+    }
+}

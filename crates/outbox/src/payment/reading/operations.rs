@@ -1,0 +1,75 @@
+//! What people did to an outbox.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio_postgres::types::Type;
+use tokio_postgres::{GenericClient, Row};
+use uuid::Uuid;
+
+use crate::OutboxId;
+use crate::error::Fault;
+use crate::payment::{OperationKind, Resolution};
+
+// What was done to the outbox, and the redrive by which it came about.
+const OPERATIONS: &str = "\
+    select operation_id, operation, outbox_id, new_outbox_id, resolution, rail_type, policy_before, policy_after, \
+           actor, reason, database_user, created_at \
+    from symphony.payment_outbox_operations_log \
+    where outbox_id = $1 or new_outbox_id = $1 \
+    order by created_at, operation_id";
+
+/// Something that a person did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Operation {
+    /// Its id.
+    pub operation_id: Uuid,
+    /// What was done.
+    pub operation: OperationKind,
+    /// The terminal failure that it was done to.
+    pub outbox_id: Option<OutboxId>,
+    /// The outbox that a redrive made.
+    pub new_outbox_id: Option<OutboxId>,
+    /// What a person found out.
+    pub resolution: Option<Resolution>,
+    /// The rail concerned.
+    pub rail_type: String,
+    /// The rail's policy before a change.
+    pub policy_before: Option<serde_json::Value>,
+    /// The rail's policy after a change.
+    pub policy_after: Option<serde_json::Value>,
+    /// Who did it, in their own words.
+    pub actor: String,
+    /// Why.
+    pub reason: String,
+    /// The login that did it.
+    pub database_user: String,
+    /// When.
+    pub created_at: Timestamp,
+}
+
+/// What people did to an outbox, in order, from the redrive that made it onwards.
+///
+/// # Errors
+///
+/// See [`Fault`].
+pub async fn operations(client: &impl GenericClient, outbox_id: OutboxId) -> Result<Vec<Operation>, Fault> {
+    let rows = client.query_typed(OPERATIONS, &[(&outbox_id.0, Type::UUID)]).await?;
+    rows.iter().map(operation).collect()
+}
+
+fn operation(row: &Row) -> Result<Operation, Fault> {
+    Ok(Operation {
+        operation_id: row.try_get("operation_id")?,
+        operation: row.try_get("operation")?,
+        outbox_id: row.try_get("outbox_id")?,
+        new_outbox_id: row.try_get("new_outbox_id")?,
+        resolution: row.try_get("resolution")?,
+        rail_type: row.try_get("rail_type")?,
+        policy_before: row.try_get("policy_before")?,
+        policy_after: row.try_get("policy_after")?,
+        actor: row.try_get("actor")?,
+        reason: row.try_get("reason")?,
+        database_user: row.try_get("database_user")?,
+        created_at: row.try_get("created_at")?,
+    })
+}

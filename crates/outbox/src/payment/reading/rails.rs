@@ -1,0 +1,22 @@
+//! The rails and their policies.
+
+use tokio_postgres::GenericClient;
+
+use crate::error::Fault;
+use crate::payment::{Rail, rail};
+
+const RAILS: &str = "\
+    select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
+           on_unknown, key_memory_seconds, updated_by, updated_at \
+    from symphony.payment_rail_policies \
+    order by rail_type";
+
+/// The rails that are registered, by name.
+///
+/// # Errors
+///
+/// See [`Fault`].
+pub async fn rails(client: &impl GenericClient) -> Result<Vec<Rail>, Fault> {
+    let rows = client.query_typed(RAILS, &[]).await?;
+    rows.iter().map(|row| Ok(rail::from_row(row)?)).collect()
+}

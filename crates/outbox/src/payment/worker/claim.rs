@@ -1,0 +1,93 @@
+//! Taking work.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio_postgres::types::Type;
+use tokio_postgres::{GenericClient, Row};
+
+use super::whole_seconds;
+use crate::error::LeaseError;
+use crate::payment::{Lease, Payload};
+use crate::{BatchSize, LeaseToken, OutboxId, WorkerId};
+
+const CLAIM: &str = "\
+    select outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, \
+           attempt_count, lease_token, lease_expires_at, outcome_unknown \
+    from symphony.claim_outbox_batch($1, $2, $3)";
+
+/// An instruction under a lease.
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    /// The outbox.
+    pub outbox_id: OutboxId,
+    /// The order to pay.
+    pub instruction_id: String,
+    /// The party whose instructions are sequenced.
+    pub participant_id: String,
+    /// Its place in the order of that participant.
+    pub sequence_id: i64,
+    /// The name under which the rail must not pay twice.
+    pub idempotency_key: String,
+    /// The rail that carries it.
+    pub rail_type: String,
+    /// What the rail is given.
+    pub payload: Payload,
+    /// Attempts before this one.
+    pub attempt_count: i32,
+    /// The proof of the lease.
+    pub lease_token: LeaseToken,
+    /// When the lease ends, by the clock of the database: not to be compared with any other.
+    pub lease_expires_at: Timestamp,
+    /// Whether nobody knows how the last attempt ended: it may have been paid.
+    pub outcome_unknown: bool,
+}
+
+impl Claimed {
+    /// The lease that it is under.
+    pub fn lease(&self) -> Lease {
+        Lease { outbox_id: self.outbox_id, token: self.lease_token }
+    }
+}
+
+/// Takes due instructions, each under a fresh lease. None is due: none is returned.
+///
+/// The lease is rounded up to whole seconds.
+///
+/// # Errors
+///
+/// See [`LeaseError`].
+pub async fn claim(
+    client: &impl GenericClient,
+    worker: &WorkerId,
+    at_most: BatchSize,
+    lease: Duration,
+) -> Result<Vec<Claimed>, LeaseError> {
+    let rows = client
+        .query_typed(
+            CLAIM,
+            &[
+                (&i32::from(at_most.get()), Type::INT4),
+                (&worker.as_str(), Type::TEXT),
+                (&whole_seconds(lease), Type::INT4),
+            ],
+        )
+        .await?;
+    rows.iter().map(claimed).collect()
+}
+
+fn claimed(row: &Row) -> Result<Claimed, LeaseError> {
+    Ok(Claimed {
+        outbox_id: row.try_get("outbox_id")?,
+        instruction_id: row.try_get("instruction_id")?,
+        participant_id: row.try_get("participant_id")?,
+        sequence_id: row.try_get("sequence_id")?,
+        idempotency_key: row.try_get("idempotency_key")?,
+        rail_type: row.try_get("rail_type")?,
+        payload: row.try_get("payload")?,
+        attempt_count: row.try_get("attempt_count")?,
+        lease_token: LeaseToken(row.try_get("lease_token")?),
+        lease_expires_at: row.try_get("lease_expires_at")?,
+        outcome_unknown: row.try_get("outcome_unknown")?,
+    })
+}

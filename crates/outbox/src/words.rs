@@ -1,0 +1,86 @@
+//! Enums whose variants are words of the database: read from it, printed and parsed alike.
+//!
+//! Knows how such an enum is made, and none of the words.
+
+use thiserror::Error;
+
+/// A word that is none of those the enum knows.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{given:?} is not {what}: it must be one of {}", known.join(", "))]
+pub struct UnknownWord {
+    given: String,
+    what: &'static str,
+    known: &'static [&'static str],
+}
+
+impl UnknownWord {
+    pub(crate) fn new(given: &str, what: &'static str, known: &'static [&'static str]) -> Self {
+        Self { given: given.to_owned(), what, known }
+    }
+}
+
+/// Declares an enum with the word of each variant, and what such a word is called.
+macro_rules! words {
+    (
+        $(#[$meta:meta])*
+        $name:ident, $what:literal {
+            $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$variant_meta])* $variant,)+
+        }
+
+        impl $name {
+            /// Every one of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The word of the database.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::words::UnknownWord;
+
+            fn from_str(word: &str) -> Result<Self, Self::Err> {
+                match word {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err($crate::words::UnknownWord::new(word, $what, &[$($word,)+])),
+                }
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        // From text and nothing else: the driver would look up a type of the schema by statements of its own.
+        #[cfg(feature = "tokio-postgres")]
+        impl<'a> tokio_postgres::types::FromSql<'a> for $name {
+            fn from_sql(
+                of: &tokio_postgres::types::Type,
+                raw: &'a [u8],
+            ) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+                Ok(<&str>::from_sql(of, raw)?.parse()?)
+            }
+
+            tokio_postgres::types::accepts!(TEXT);
+        }
+    };
+}
+
+pub(crate) use words;
