@@ -2,7 +2,11 @@
 
 use std::{error::Error, fmt::Write as _, process::ExitCode};
 
-use symphony_outbox::{connect, schema};
+use symphony_outbox::{
+    connect,
+    error::{EnqueueError, Fault, OperateError, Report},
+    schema,
+};
 
 /// The answer is no: a difference was found, a proof failed, there is no such outbox.
 pub(crate) const NO: u8 = 1;
@@ -152,6 +156,62 @@ impl From<schema::verify::Error> for Failure {
         match error {
             schema::verify::Error::NotInstalled => Self::no(error.to_string()),
             schema::verify::Error::Database(source) => Self::database("the database could not be asked", source),
+        }
+    }
+}
+
+/// What the database said, in one line with its SQLSTATE.
+pub(crate) fn in_words(report: &Report) -> String {
+    let detail = report.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
+    let state = report.sqlstate().map(|state| format!(" [SQLSTATE {state}]")).unwrap_or_default();
+    format!("{}{detail}{state}", report.message())
+}
+
+fn said(code: u8, report: &Report) -> Failure {
+    Failure { code, message: in_words(report), hint: report.hint().map(str::to_owned), source: None }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        let hint = match &fault {
+            Fault::MissingRole { role, .. } => {
+                Some(format!("let a DBA run: grant {role} to the login that you connect as"))
+            }
+            Fault::NotInstalled(_) => Some(
+                "Symphony is not installed in this database, or is older than this program: check the address, \
+                 then run: symphony install"
+                    .to_owned(),
+            ),
+            Fault::ConnectionLost { next, .. } => Some((*next).to_owned()),
+            Fault::RetryTransaction(_) => Some("run it again".to_owned()),
+            Fault::AppendOnly(_) | Fault::TerminalBackstop(_) | Fault::Other(_) => None,
+        };
+        let failure = said(DATABASE, fault.report());
+        Self { hint: hint.or(failure.hint), ..failure }
+    }
+}
+
+impl From<EnqueueError> for Failure {
+    fn from(error: EnqueueError) -> Self {
+        match error {
+            EnqueueError::IdempotencyConflict(report) => said(DATABASE, &report),
+            EnqueueError::InvalidArgument(report) => said(USAGE, &report),
+            EnqueueError::UnknownRail(report) => said(NO, &report)
+                .hint("check the spelling with: symphony rail list; or register it with: symphony rail set"),
+            EnqueueError::Fault(fault) => fault.into(),
+        }
+    }
+}
+
+impl From<OperateError> for Failure {
+    fn from(error: OperateError) -> Self {
+        match error {
+            OperateError::InvalidState(report) => said(DATABASE, &report),
+            OperateError::InvalidArgument(report) => said(USAGE, &report),
+            OperateError::UnknownRail(report) => {
+                said(NO, &report).hint("see which there are with: symphony rail list")
+            }
+            OperateError::Fault(fault) => fault.into(),
         }
     }
 }

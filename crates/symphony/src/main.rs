@@ -8,11 +8,13 @@
 //! - [`database`]: the connection that the arguments name
 //! - [`failure`]: what ends a command, and the exit code that it means
 //! - [`output`]: how results are printed
+//! - [`table`]: columns under each other
 
 mod command;
 mod database;
 mod failure;
 mod output;
+mod table;
 
 use std::process::ExitCode;
 

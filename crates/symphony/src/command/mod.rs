@@ -1,7 +1,13 @@
 //! The commands, one per file. Each says what it does, reads its arguments, calls the library and prints.
 
+mod dlq;
+mod enqueue;
+mod inspect;
 mod install;
+mod rail;
+mod status;
 mod verify;
+mod warrant;
 
 use clap::{Parser, Subcommand};
 
@@ -24,6 +30,11 @@ pub(crate) struct Cli {
 enum Command {
     Install(install::Arguments),
     Verify(verify::Arguments),
+    Enqueue(enqueue::Arguments),
+    Inspect(inspect::Arguments),
+    Status(status::Arguments),
+    Rail(rail::Arguments),
+    Dlq(dlq::Arguments),
 }
 
 impl Cli {
@@ -32,6 +43,11 @@ impl Cli {
         match self.command {
             Command::Install(arguments) => arguments.run(&database).await,
             Command::Verify(arguments) => arguments.run(&database).await,
+            Command::Enqueue(arguments) => arguments.run(&database).await,
+            Command::Inspect(arguments) => arguments.run(&database).await,
+            Command::Status(arguments) => arguments.run(&database).await,
+            Command::Rail(arguments) => arguments.run(&database).await,
+            Command::Dlq(arguments) => arguments.run(&database).await,
         }
     }
 }
