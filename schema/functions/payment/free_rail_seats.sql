@@ -11,6 +11,7 @@ create or replace function symphony.free_rail_seats(p_rail_type text)
   set plan_cache_mode = force_generic_plan
   set jit = off
   set enable_seqscan = off
+  set enable_bitmapscan = off
 as $$
 declare
   v_seats int;

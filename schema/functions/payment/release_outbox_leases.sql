@@ -16,6 +16,7 @@ create or replace function symphony.release_outbox_leases(
   set plan_cache_mode = force_generic_plan
   set jit = off
   set enable_seqscan = off
+  set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare

@@ -15,6 +15,7 @@ create or replace function symphony.renew_outbox_leases(
   set plan_cache_mode = force_generic_plan
   set jit = off
   set enable_seqscan = off
+  set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare

@@ -1,0 +1,110 @@
+//! What a claim of 100 costs in a crowd, as a ratio to what it costs alone, measured in one run.
+//!
+//! `cargo bench -p symphony-proof --bench claim` starts a private PostgreSQL for it. Exits with 1 if a ratio is above 2.
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot ask the database has failed")]
+
+use std::{process::ExitCode, time::Instant};
+
+use symphony_proof::kit::{
+    crowd,
+    scratch::{Database, Server},
+};
+use tokio_postgres::Client;
+
+const ROUNDS: usize = 41;
+
+/// One database and a connection to it that has claimed before.
+struct Stage {
+    name: &'static str,
+    rail: &'static str,
+    client: Client,
+    _holder: Option<Client>,
+    _database: Database,
+    millis: Vec<f64>,
+}
+
+async fn stage(server: &Server, name: &'static str, rail: &'static str) -> Stage {
+    let database = server.database().await.unwrap();
+    let client = database.connect().await.unwrap();
+    crowd::rails(&client).await.unwrap();
+    Stage { name, rail, client, _holder: None, _database: database, millis: Vec::new() }
+}
+
+/// Claims 100 once and gives them back, timing the claim.
+async fn claim(client: &Client) -> f64 {
+    let began = Instant::now();
+    let rows = client
+        .query("select outbox_id, lease_token from symphony.claim_outbox_batch(100, 'bench', 60)", &[])
+        .await
+        .unwrap();
+    let millis = began.elapsed().as_secs_f64() * 1e3;
+    assert_eq!(rows.len(), 100);
+    client
+        .execute(
+            "select symphony.release_outbox_leases(b.ids, b.tokens, 'bench')
+             from (select array_agg(outbox_id) as ids, array_agg(lease_token) as tokens
+                   from symphony.payment_outbox_pending
+                   where claimed_by = 'bench') b",
+            &[],
+        )
+        .await
+        .unwrap();
+    millis
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let server = Server::from_env().await.unwrap();
+    let mut stages = vec![
+        stage(&server, "alone", "plain").await,
+        stage(&server, "1,000,000 scheduled rows", "plain").await,
+        stage(&server, "200,000 due rows on a paused rail", "plain").await,
+        stage(&server, "50,000 dead rows under a held snapshot", "plain").await,
+        stage(&server, "alone, ordered rail", "strict").await,
+        stage(&server, "200,000 behind one ordered head", "strict").await,
+    ];
+    crowd::scheduled(&stages[1].client, "plain", 1_000_000).await.unwrap();
+    crowd::due(&stages[2].client, "strict", 200_000).await.unwrap();
+    let pause = "select symphony.pause_payment_rail('strict', 'bench', 'benchmark')";
+    stages[2].client.execute(pause, &[]).await.unwrap();
+    let holder = stages[3]._database.connect().await.unwrap();
+    holder.batch_execute("begin isolation level repeatable read; select 1 from pg_class limit 1").await.unwrap();
+    crowd::dispatched(&stages[3].client, 50_000).await.unwrap();
+    stages[3]._holder = Some(holder);
+    crowd::behind_a_head(&stages[5].client, 200_000).await.unwrap();
+    crowd::park_all(&stages[5].client).await.unwrap();
+    // What parking left behind in the index goes with the next vacuum, which is switched off here.
+    stages[5].client.batch_execute("vacuum symphony.payment_outbox_pending").await.unwrap();
+    for stage in &stages {
+        crowd::due_since(&stage.client, stage.rail, 300, 2).await.unwrap();
+        claim(&stage.client).await;
+    }
+
+    // In turn, so that a noisy moment of the machine hits all of them.
+    for _ in 0..ROUNDS {
+        for stage in &mut stages {
+            let millis = claim(&stage.client).await;
+            stage.millis.push(millis);
+        }
+    }
+
+    println!("{:<40} {:>10} {:>8}", "claim of 100", "median ms", "ratio");
+    let mut worst: f64 = 0.0;
+    for stage in &stages {
+        let alone = if stage.rail == "plain" { &stages[0] } else { &stages[4] };
+        let ratio = median(&stage.millis) / median(&alone.millis);
+        worst = worst.max(ratio);
+        println!("{:<40} {:>10.2} {:>8.2}", stage.name, median(&stage.millis), ratio);
+    }
+    if worst > 2.0 {
+        eprintln!("a claim costs {worst:.2} times as much in a crowd as alone; it should be at most twice");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}

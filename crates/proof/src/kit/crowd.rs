@@ -1,0 +1,136 @@
+//! Crowds: databases with so much in them that a careless plan would show.
+//!
+//! Rows are inserted as the owner, by the hundred thousand in one statement, because how they came is not
+//! what is looked at. Tables are left as autovacuum has never seen them.
+
+use tokio_postgres::{Client, Error};
+
+/// Registers two rails, `plain` and `strict`; the second is ordered.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn rails(client: &Client) -> Result<(), Error> {
+    client
+        .batch_execute(
+            "alter table symphony.payment_outbox_pending set (autovacuum_enabled = off);
+             alter table symphony.payment_outbox_attempts set (autovacuum_enabled = off);
+             select symphony.set_payment_rail('plain', '{}', 'crowd', 'plan test');
+             select symphony.set_payment_rail('strict', '{\"ordered\": true}', 'crowd', 'plan test')",
+        )
+        .await
+}
+
+/// `count` due rows on `rail`, of as many participants, all due an hour ago.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn due(client: &Client, rail: &str, count: i32) -> Result<(), Error> {
+    due_since(client, rail, count, 3600).await
+}
+
+/// The same, but due for so many seconds only.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn due_since(client: &Client, rail: &str, count: i32, seconds: i32) -> Result<(), Error> {
+    client
+        .execute(
+            "insert into symphony.payment_outbox_pending
+               (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at)
+             select gen_random_uuid(), 'due-' || gen_random_uuid(), 'due-' || $1 || i, 1 + (random() * 1e12)::bigint, 'key', $1,
+                    '{\"amount\": \"1.00\"}', now() - make_interval(secs => $3) + i * interval '1 microsecond'
+             from generate_series(1, $2) i",
+            &[&rail, &count, &f64::from(seconds)],
+        )
+        .await?;
+    Ok(())
+}
+
+/// `count` rows on `rail` that are not due before an hour has passed.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn scheduled(client: &Client, rail: &str, count: i32) -> Result<(), Error> {
+    client
+        .execute(
+            "insert into symphony.payment_outbox_pending
+               (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at)
+             select gen_random_uuid(), 'later-' || i, 'later-' || i % 10000, 1 + i / 10000, 'key', $1,
+                    '{\"amount\": \"1.00\"}', now() + interval '1 hour' + i * interval '1 microsecond'
+             from generate_series(1, $2) i",
+            &[&rail, &count],
+        )
+        .await?;
+    Ok(())
+}
+
+/// A leased head on the rail `strict`, and `count` rows of the same participant behind it, due before anybody else.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn behind_a_head(client: &Client, count: i32) -> Result<(), Error> {
+    client
+        .execute(
+            "insert into symphony.payment_outbox_pending
+               (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at,
+                claimed_by, claimed_at, lease_token, lease_expires_at)
+             select gen_random_uuid(), 'whale-' || i, 'whale', i, 'key', 'strict', '{\"amount\": \"1.00\"}', now() - interval '2 hours',
+                    h.worker, h.at, h.token, h.expires
+             from generate_series(1, $1 + 1) i
+             left join (values (1, 'holder', now(), gen_random_uuid(), now() + interval '1 day'))
+               as h (place, worker, at, token, expires) on h.place = i",
+            &[&count],
+        )
+        .await?;
+    Ok(())
+}
+
+/// Claims until every row that waits behind a sibling is parked. Says how many that are, and how many the first claim parked.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn park_all(client: &Client) -> Result<(i64, i64), Error> {
+    let (mut parked, mut first) = (0, None);
+    loop {
+        // Nothing that may be claimed is due, so the claims come back empty and only park.
+        for _ in 0..if first.is_none() { 1 } else { 20 } {
+            client.execute("select from symphony.claim_outbox_batch(1, 'crowd', 1)", &[]).await?;
+        }
+        let now = client
+            .query_one("select count(*) from symphony.payment_outbox_pending where parked", &[])
+            .await?
+            .get::<_, i64>(0);
+        first = first.or(Some(now));
+        if now == parked {
+            return Ok((parked, first.unwrap_or(0)));
+        }
+        parked = now;
+    }
+}
+
+/// Leaves `count` dead rows at the front of the claim order of the rail `plain`: due an hour ago, claimed and dispatched.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn dispatched(client: &Client, count: i32) -> Result<(), Error> {
+    due(client, "plain", count).await?;
+    loop {
+        let rows = client
+            .query_one(
+                "select count(d.*)
+                 from (
+                   select array_agg(c.outbox_id) as ids, array_agg(c.lease_token) as tokens,
+                          array_agg('DISPATCHED'::text) as states
+                   from symphony.claim_outbox_batch(1000, 'crowd', 60) c
+                 ) b
+                 cross join lateral symphony.complete_outbox_batch(b.ids, b.tokens, 'crowd', b.states) d
+                 where b.ids is not null",
+                &[],
+            )
+            .await?
+            .get::<_, i64>(0);
+        if rows == 0 {
+            return Ok(());
+        }
+    }
+}

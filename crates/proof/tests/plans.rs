@@ -1,0 +1,170 @@
+//! A claim stays cheap in a crowd: its plans, and the pages it reads, on tables that were never analysed.
+//!
+//! Pages are counted rather than milliseconds, because their number is the same on every machine.
+#![expect(clippy::unwrap_used, reason = "a test that cannot ask the database has failed")]
+
+use std::{future::poll_fn, sync::Arc, sync::Mutex};
+
+use symphony_proof::kit::{
+    crowd,
+    scratch::{Database, Server},
+};
+use tokio_postgres::{AsyncMessage, Client, NoTls};
+
+async fn database() -> (Database, Client) {
+    let database = Server::from_env().await.unwrap().database().await.unwrap();
+    let client = database.connect().await.unwrap();
+    crowd::rails(&client).await.unwrap();
+    (database, client)
+}
+
+const CLAIM: &str = "select * from symphony.claim_outbox_batch(100, 'planner', 60)";
+
+/// What a claim of 100 took, once its session has compiled the functions.
+struct Cost {
+    /// Pages of the database that it read, from memory or from disk.
+    pages: i64,
+    /// How often it read the whole queue or the whole ledger.
+    seq_scans: i64,
+    /// How often it used the index of the claim order.
+    index_scans: i64,
+    /// Its plans, where the server has auto_explain.
+    plans: Option<String>,
+}
+
+/// Claims four times 100 of what is due, and says what the last two took.
+async fn claim(database: &Database) -> Cost {
+    let (client, mut connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
+    let heard = Arc::new(Mutex::new(String::new()));
+    let notices = Arc::clone(&heard);
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notice(notice) = message {
+                notices.lock().unwrap().push_str(notice.message());
+            }
+        }
+    });
+    for _ in 0..2 {
+        assert_eq!(client.query(CLAIM, &[]).await.unwrap().len(), 100, "the claim found what is due");
+    }
+
+    let explained = client
+        .batch_execute(
+            "load 'auto_explain';
+             set auto_explain.log_min_duration = 0;
+             set auto_explain.log_nested_statements = on;
+             set auto_explain.log_level = notice",
+        )
+        .await
+        .is_ok();
+    assert_eq!(client.query(CLAIM, &[]).await.unwrap().len(), 100, "the claim found what is due");
+    if explained {
+        client.batch_execute("set auto_explain.log_min_duration = -1").await.unwrap();
+    }
+
+    client.batch_execute("begin").await.unwrap();
+    let explain = format!("explain (analyze, buffers, timing off, costs off, summary off, format json) {CLAIM}");
+    let plan: serde_json::Value = client.query_one(&explain, &[]).await.unwrap().get(0);
+    let plan = &plan[0]["Plan"];
+    assert_eq!(plan["Actual Rows"].as_f64(), Some(100.0), "the claim found what is due");
+    let scans = client
+        .query_one(
+            "select (select sum(seq_scan) from pg_stat_xact_user_tables
+                     where relname in ('payment_outbox_pending', 'payment_outbox_attempts'))::bigint,
+                    pg_stat_get_xact_numscans('symphony.payment_outbox_pending_claim_order'::regclass)",
+            &[],
+        )
+        .await
+        .unwrap();
+    client.batch_execute("rollback").await.unwrap();
+    Cost {
+        pages: ["Shared Hit Blocks", "Shared Read Blocks"].iter().map(|key| plan[key].as_i64().unwrap()).sum(),
+        seq_scans: scans.get(0),
+        index_scans: scans.get(1),
+        plans: explained.then(|| heard.lock().unwrap().clone()),
+    }
+}
+
+impl Cost {
+    /// It went by the index of the claim order, and took no more than twice what a claim takes alone.
+    fn assert_like(&self, alone: &Self, crowd: &str) {
+        assert!(self.pages <= 2 * alone.pages, "{} pages {crowd}, {} without", self.pages, alone.pages);
+        assert_eq!(self.seq_scans, 0, "the queue or the ledger was read from end to end");
+        assert!(self.index_scans > 0, "the claim order was not used");
+        let Some(plans) = &self.plans else { return };
+        assert!(plans.contains("using payment_outbox_pending_claim_order"), "{plans}");
+        for table in ["payment_outbox_pending", "payment_outbox_attempts"] {
+            for scan in ["Seq Scan on", "Bitmap Heap Scan on"] {
+                assert!(!plans.contains(&format!("{scan} {table}")), "{scan} {table}:\n{plans}");
+            }
+        }
+        assert!(!plans.contains("JIT:"), "{plans}");
+    }
+}
+
+/// What a claim takes with nothing but due rows on `rail`.
+async fn alone(rail: &str) -> Cost {
+    let (database, client) = database().await;
+    crowd::due(&client, rail, 600).await.unwrap();
+    claim(&database).await
+}
+
+#[tokio::test]
+async fn a_claim_costs_the_same_with_a_million_rows_that_are_not_due() {
+    let (database, client) = database().await;
+    crowd::scheduled(&client, "plain", 1_000_000).await.unwrap();
+    crowd::due(&client, "plain", 600).await.unwrap();
+
+    claim(&database).await.assert_like(&alone("plain").await, "with a million scheduled rows");
+}
+
+#[tokio::test]
+async fn a_claim_costs_the_same_with_200000_rows_behind_one_ordered_head() {
+    let (database, client) = database().await;
+    crowd::behind_a_head(&client, 200_000).await.unwrap();
+    let (parked, first) = crowd::park_all(&client).await.unwrap();
+    assert_eq!(parked, 200_000, "all that waits is parked");
+    assert!(first <= 1_064, "one claim parked {first} rows");
+    // What parking left behind in the index goes with the next vacuum, which is switched off here.
+    client.batch_execute("vacuum symphony.payment_outbox_pending").await.unwrap();
+    crowd::due(&client, "strict", 600).await.unwrap();
+
+    claim(&database).await.assert_like(&alone("strict").await, "behind 200,000 rows");
+}
+
+#[tokio::test]
+async fn a_claim_costs_the_same_beside_a_rail_that_is_paused_or_full() {
+    let (database, client) = database().await;
+    crowd::due(&client, "plain", 1_200).await.unwrap();
+    crowd::due(&client, "strict", 200_000).await.unwrap();
+    let pause = "select symphony.pause_payment_rail('strict', 'crowd', 'plan test')";
+    client.execute(pause, &[]).await.unwrap();
+    let alone = alone("plain").await;
+    claim(&database).await.assert_like(&alone, "beside a paused rail");
+
+    // One lease fills the only seat of the rail; the other rail looks away meanwhile.
+    client
+        .batch_execute(
+            "select symphony.pause_payment_rail('plain', 'crowd', 'plan test');
+             select symphony.set_payment_rail('strict', '{\"ordered\": false, \"max_in_flight\": 1}', 'crowd', 'plan test');
+             select symphony.resume_payment_rail('strict', 'crowd', 'plan test');
+             select from symphony.claim_outbox_batch(5, 'holder', 3600);
+             select symphony.resume_payment_rail('plain', 'crowd', 'plan test')",
+        )
+        .await
+        .unwrap();
+    claim(&database).await.assert_like(&alone, "beside a rail at its cap");
+}
+
+#[tokio::test]
+async fn a_claim_steps_over_rows_that_died_while_an_old_snapshot_was_held() {
+    let (database, client) = database().await;
+    let holder = database.connect().await.unwrap();
+    holder.batch_execute("begin isolation level repeatable read; select 1 from pg_class limit 1").await.unwrap();
+    crowd::dispatched(&client, 50_000).await.unwrap();
+    crowd::due_since(&client, "plain", 600, 2).await.unwrap();
+    let cost = claim(&database).await;
+    holder.batch_execute("commit").await.unwrap();
+
+    cost.assert_like(&alone("plain").await, "behind 50,000 dead rows");
+}
