@@ -3,8 +3,12 @@
 mod ids;
 mod words;
 
+#[cfg(feature = "admin")]
+pub mod connect;
 pub mod error;
 pub mod payment;
+#[cfg(feature = "admin")]
+pub mod schema;
 
 pub use ids::{BatchSize, BatchSizeError, LeaseToken, OutboxId, WorkerId};
 pub use words::UnknownWord;

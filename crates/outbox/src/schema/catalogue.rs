@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use tokio_postgres::{Client, types::Type};
+use tokio_postgres::{Client, GenericClient, Transaction, types::Type};
 
-use super::{Lane, files};
+use super::{Lane, files, script::LOCK};
 
 /// By object and facet, the value.
 pub type Facts = BTreeMap<(String, String), String>;
@@ -41,12 +41,23 @@ fn fact(line: &str, major: u32) -> Option<((String, String), String)> {
 /// The newest major version of PostgreSQL that the expected facts were read from.
 const NEWEST: u32 = 18;
 
-/// The facts that are there, and the server's major version.
+/// The facts that are there, and the server's major version. Waits for an install that is under way.
 ///
 /// # Errors
 /// When the database cannot be asked.
 pub async fn found(client: &mut Client) -> Result<(Facts, u32), tokio_postgres::Error> {
     let transaction = client.build_transaction().read_only(true).start().await?;
+    // Printing a definition locks its table, one after the other, and an install locks them in its own order:
+    // without this the two could wait for each other.
+    let wait = "select pg_catalog.pg_advisory_xact_lock_shared($1)";
+    transaction.query_typed(wait, &[(&LOCK, Type::INT8)]).await?;
+    let facts = found_in(&transaction).await?;
+    transaction.rollback().await?;
+    Ok(facts)
+}
+
+/// The same for a transaction that holds the lock already. Sets its search_path.
+pub(super) async fn found_in(transaction: &Transaction<'_>) -> Result<(Facts, u32), tokio_postgres::Error> {
     // Names are printed with their schema unless it is on the path.
     transaction.batch_execute("set local search_path = pg_catalog").await?;
     let version = transaction
@@ -55,14 +66,12 @@ pub async fn found(client: &mut Client) -> Result<(Facts, u32), tokio_postgres::
         .first()
         .map_or(0, |row| row.get::<_, i32>(0));
     let rows = transaction.query_typed(files::CATALOGUE.text, &[]).await?;
-    transaction.rollback().await?;
-
     let facts = rows.iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect();
     Ok((facts, u32::try_from(version).unwrap_or(0)))
 }
 
 /// The lanes of which the database has a trace.
-pub(super) async fn lanes(client: &Client) -> Result<Vec<Lane>, tokio_postgres::Error> {
+pub(super) async fn lanes(client: &impl GenericClient) -> Result<Vec<Lane>, tokio_postgres::Error> {
     let mut there = Vec::new();
     for lane in Lane::ALL {
         let table = match lane {

@@ -1,8 +1,12 @@
 //! Runs the install script, if there is anything for it to do.
 
-use tokio_postgres::{Client, error::SqlState};
+use tokio_postgres::{Client, error::SqlState, types::Type};
 
-use super::{Lane, catalogue, script, verify};
+use super::{
+    Lane, catalogue,
+    script::{self, LOCK},
+    verify::{self, Difference, verify},
+};
 
 /// What an install did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +35,7 @@ pub enum Error {
     #[error("installed, but the database differs from this build in {}: {}", differences.len(), differences[0])]
     Differs {
         /// What differs.
-        differences: Vec<verify::Difference>,
+        differences: Vec<Difference>,
     },
     /// The connection or a statement failed.
     #[error("the database could not be asked")]
@@ -46,19 +50,28 @@ pub enum Error {
 /// # Errors
 /// See [`Error`]; whatever it is, the database is as it was.
 pub async fn install(client: &mut Client, lanes: &[Lane]) -> Result<Installed, Error> {
-    match verify(client, lanes).await {
-        Ok(differences) if differences.is_empty() => return Ok(Installed::AlreadyCurrent),
-        Ok(_) | Err(verify::Error::NotInstalled) => {}
-        Err(error) => return Err(error.into()),
+    if is_current(verify(client, lanes).await)? {
+        return Ok(Installed::AlreadyCurrent);
     }
-    let outcome = client.batch_execute(&script(lanes)).await;
-    if let Err(error) = outcome {
-        // The script stopped inside of its transaction.
-        let _ = client.batch_execute("rollback").await;
-        return Err(refused(error));
+    let transaction = client.transaction().await.map_err(Error::Database)?;
+    let lock = "select pg_catalog.pg_advisory_xact_lock($1)";
+    transaction.query_typed(lock, &[(&LOCK, Type::INT8)]).await.map_err(Error::Database)?;
+    // Whoever held the lock before us may have done it: then nobody who works here is made to wait again.
+    if is_current(verify::verify_in(&transaction, lanes).await)? {
+        return Ok(Installed::AlreadyCurrent);
     }
+    transaction.batch_execute(&script::body(lanes)).await.map_err(refused)?;
+    transaction.commit().await.map_err(refused)?;
     let differences = verify(client, lanes).await?;
     if differences.is_empty() { Ok(Installed::Applied) } else { Err(Error::Differs { differences }) }
+}
+
+fn is_current(verified: Result<Vec<Difference>, verify::Error>) -> Result<bool, Error> {
+    match verified {
+        Ok(differences) => Ok(differences.is_empty()),
+        Err(verify::Error::NotInstalled) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn refused(error: tokio_postgres::Error) -> Error {

@@ -13,31 +13,36 @@ use super::{
 };
 
 /// Number of the advisory lock that lets one install at a time into a database.
-const LOCK: i64 = 0x73_796d_7068_6f6e;
+pub(super) const LOCK: i64 = 0x73_796d_7068_6f6e;
 
 /// The script that installs `lanes`, or upgrades them.
 #[must_use]
 pub fn script(lanes: &[Lane]) -> String {
-    let mut lanes = lanes.to_vec();
-    lanes.sort_unstable();
-    lanes.dedup();
-    let names: Vec<_> = lanes.iter().map(|lane| lane.name()).collect();
-
-    let mut script = format!(
+    let names: Vec<_> = sorted(lanes).iter().map(|lane| lane.name()).collect();
+    format!(
         "-- Symphony, schema version {VERSION}, lanes: {}.\n\
          -- Creates or upgrades; safe to run again. Needs PostgreSQL 15 or later, and either a superuser, or a\n\
          -- user with CREATEROLE and CREATE on the database, or membership in symphony_control.\n\
          begin;\n\
-         set local client_min_messages = warning;\n\
-         set local search_path = pg_catalog;\n\
-         set local check_function_bodies = on;\n\
-         select pg_catalog.pg_advisory_xact_lock({LOCK});\n",
+         select pg_catalog.pg_advisory_xact_lock({LOCK});\n\
+         {}\n\
+         commit;\n",
         names.join(", "),
+        body(lanes),
+    )
+}
+
+/// What the script does inside of its transaction, once it holds the lock.
+pub(super) fn body(lanes: &[Lane]) -> String {
+    let mut script = String::from(
+        "set local client_min_messages = warning;\n\
+         set local search_path = pg_catalog;\n\
+         set local check_function_bodies = on;\n",
     );
     push(&mut script, files::ROLES);
     push(&mut script, files::OWN);
     script.push_str(&refuse_newer());
-    for lot in [&files::CORE].into_iter().chain(lanes.into_iter().map(files::lot)) {
+    for lot in [&files::CORE].into_iter().chain(sorted(lanes).into_iter().map(files::lot)) {
         for migration in lot.migrations {
             script.push_str(&apply_once(lot, migration));
         }
@@ -47,8 +52,14 @@ pub fn script(lanes: &[Lane]) -> String {
     }
     push(&mut script, files::GRANTS);
     push(&mut script, files::DISOWN);
-    script.push_str("\ncommit;\n");
     script
+}
+
+fn sorted(lanes: &[Lane]) -> Vec<Lane> {
+    let mut lanes = lanes.to_vec();
+    lanes.sort_unstable();
+    lanes.dedup();
+    lanes
 }
 
 fn push(script: &mut String, file: &File) {
@@ -125,7 +136,11 @@ mod tests {
     fn no_migration_ends_its_own_quotes() {
         for lot in [&files::CORE].into_iter().chain(Lane::ALL.map(files::lot)) {
             for migration in lot.migrations {
-                assert!(!migration.text.contains("$text$") && !migration.text.contains("$migration$"), "{}", migration.path);
+                assert!(
+                    !migration.text.contains("$text$") && !migration.text.contains("$migration$"),
+                    "{}",
+                    migration.path
+                );
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use serde::Serialize;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Transaction};
 
 use super::{
     Lane,
@@ -72,6 +72,15 @@ pub async fn verify(client: &mut Client, lanes: &[Lane]) -> Result<Vec<Differenc
         return Err(Error::NotInstalled);
     }
     let (found, major) = catalogue::found(client).await?;
+    Ok(compare(&catalogue::expected(lanes, major), &found))
+}
+
+/// The same for a transaction that holds the lock of an install.
+pub(super) async fn verify_in(transaction: &Transaction<'_>, lanes: &[Lane]) -> Result<Vec<Difference>, Error> {
+    if catalogue::lanes(transaction).await?.is_empty() {
+        return Err(Error::NotInstalled);
+    }
+    let (found, major) = catalogue::found_in(transaction).await?;
     Ok(compare(&catalogue::expected(lanes, major), &found))
 }
 

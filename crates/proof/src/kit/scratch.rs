@@ -8,18 +8,18 @@
 //! - [`Server`]: where databases are made, and the template they are made from
 //! - [`Database`]: one clone, from creation to removal
 //! - `address`: the URL of a server, turned to another database or user
-//! - `schema`: what is installed into the template
 
 mod address;
 mod database;
-mod schema;
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::time::{Duration, Instant};
 
+use symphony_outbox::connect::{self, Target};
+use symphony_outbox::schema::{Lane, script};
 use tokio::sync::OnceCell;
+use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, NoTls};
 
 use super::postgres::{self, Binaries, Cluster, FindError, Options};
 use address::Address;
@@ -59,14 +59,9 @@ pub enum Error {
         /// What the server said.
         source: tokio_postgres::Error,
     },
-    /// A file of the schema could not be read.
-    #[error("could not read {}", path.display())]
-    Read {
-        /// The file or folder.
-        path: std::path::PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    /// The server was not reached, or did not let us in.
+    #[error("could not connect")]
+    Connect(#[from] connect::Error),
 }
 
 /// Makes an error of what the server said about something that was tried.
@@ -104,8 +99,7 @@ impl Server {
     ///
     /// It takes no connections, so that nobody stands in the way of a clone.
     pub async fn template(&self) -> Result<String, Error> {
-        let parts = schema::parts()?;
-        let name = format!("symphony_template_{:016x}", schema::fingerprint(&parts));
+        let name = template_name();
         let admin = self.admin().await?;
         let lock = "select pg_advisory_lock($1)";
         admin.execute(lock, &[&TEMPLATE_LOCK]).await.map_err(refused("lock the template"))?;
@@ -115,7 +109,7 @@ impl Server {
         if made.is_some_and(|row| row.get(0)) {
             return Ok(name);
         }
-        self.make_template(&admin, &name, &parts).await?;
+        self.make_template(&admin, &name).await?;
         Ok(name)
     }
 
@@ -128,6 +122,14 @@ impl Server {
         Ok(Database::new(self.clone(), name))
     }
 
+    /// A fresh database with nothing in it.
+    pub async fn empty_database(&self) -> Result<Database, Error> {
+        let name = format!("symphony_scratch_{:016x}", RandomState::new().hash_one(std::process::id()));
+        let admin = self.admin().await?;
+        clone(&admin, "template0", &name).await?;
+        Ok(Database::new(self.clone(), name))
+    }
+
     /// Removes the template, for a server that goes on without us.
     pub async fn remove_template(&self) -> Result<(), Error> {
         let name = self.template().await?;
@@ -137,18 +139,15 @@ impl Server {
         remove_database(&admin, &name).await
     }
 
-    async fn make_template(&self, admin: &Client, name: &str, parts: &[schema::Part]) -> Result<(), Error> {
+    async fn make_template(&self, admin: &Client, name: &str) -> Result<(), Error> {
         remove_database(admin, name).await?;
         let create = format!("create database {name} template template0");
         admin.batch_execute(&create).await.map_err(refused("create the template"))?;
-        let (client, connection) = tokio_postgres::connect(&self.address.database(name), NoTls)
-            .await
-            .map_err(refused("connect to the template"))?;
-        let connection = tokio::spawn(connection);
-        schema::install(&client, parts).await?;
+        let client = connect(&self.address.database(name)).await?;
+        let strict = "set plpgsql.extra_errors = 'all'";
+        client.batch_execute(strict).await.map_err(refused("set up the install"))?;
+        client.batch_execute(&script(&Lane::ALL)).await.map_err(refused("install Symphony into the template"))?;
         drop(client);
-        // Ended on both sides before we go on: a database that somebody is connected to cannot be cloned.
-        let _ = connection.await;
         let mark = format!("alter database {name} with is_template true allow_connections false");
         admin.batch_execute(&mark).await.map_err(refused("mark the template"))
     }
@@ -161,10 +160,14 @@ impl Server {
 
 /// Opens a session. It ends when the client is dropped.
 async fn connect(url: &str) -> Result<Client, Error> {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.map_err(refused("connect"))?;
-    // What the connection has to say when it breaks, the client says as well.
-    tokio::spawn(connection);
-    Ok(client)
+    Ok(Target::parse(url)?.connect().await?)
+}
+
+/// Another name for another schema, so that a server may hold the templates of several builds.
+fn template_name() -> String {
+    let mut hasher = DefaultHasher::new();
+    script(&Lane::ALL).hash(&mut hasher);
+    format!("symphony_template_{:016x}", hasher.finish())
 }
 
 /// Clones a template; while somebody is still in it, asks again.

@@ -1,0 +1,331 @@
+//! Takes apart what a person wrote: what is about TLS is ours, the rest is for tokio-postgres.
+
+use std::{iter::Peekable, path::PathBuf, str::Chars};
+
+use percent_encoding::percent_decode_str;
+use tokio_postgres::Config;
+
+use super::Error;
+
+/// How far the session is protected; the words are libpq's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Never encrypted.
+    Disable,
+    /// Encrypted if the server does not take it otherwise.
+    Allow,
+    /// Encrypted if the server can.
+    Prefer,
+    /// Encrypted, whoever answers.
+    Require,
+    /// Encrypted, and somebody we trust vouches for the server.
+    VerifyCa,
+    /// As before, and the server is the host we asked for.
+    VerifyFull,
+}
+
+/// Whom we trust to vouch for a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Root {
+    /// Those in this file.
+    File(PathBuf),
+    /// Those that the operating system trusts.
+    System,
+}
+
+/// Who we say we are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) certificate: PathBuf,
+    pub(super) key: PathBuf,
+}
+
+/// What was written, understood.
+#[derive(Debug)]
+pub(super) struct Address {
+    pub(super) config: Config,
+    pub(super) mode: Mode,
+    pub(super) root: Option<Root>,
+    pub(super) identity: Option<Identity>,
+}
+
+/// The settings that tokio-postgres does not know, or not in full.
+#[derive(Default)]
+struct Ours {
+    sslmode: Option<String>,
+    sslrootcert: Option<String>,
+    sslcert: Option<String>,
+    sslkey: Option<String>,
+}
+
+impl Ours {
+    /// Keeps a setting that is ours; says whether it was.
+    fn take(&mut self, name: &str, value: &str) -> bool {
+        let slot = match name {
+            "sslmode" => &mut self.sslmode,
+            "sslrootcert" => &mut self.sslrootcert,
+            "sslcert" => &mut self.sslcert,
+            "sslkey" => &mut self.sslkey,
+            _ => return false,
+        };
+        *slot = Some(value.to_owned()).filter(|value| !value.is_empty());
+        true
+    }
+}
+
+pub(super) fn parse(text: &str) -> Result<Address, Error> {
+    let is_url = text.starts_with("postgres://") || text.starts_with("postgresql://");
+    let (theirs, ours) = if is_url { from_url(text)? } else { from_pairs(text)? };
+    let config: Config = theirs.parse().map_err(|error: tokio_postgres::Error| {
+        // Its own words are "invalid connection string"; those of its source say what is wrong.
+        wrong(std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string))
+    })?;
+    let at_sign = |host: &tokio_postgres::config::Host| matches!(host, tokio_postgres::config::Host::Tcp(name) if name.contains('@'));
+    if config.get_hosts().iter().any(at_sign) {
+        return Err(wrong("there is an @ in the host; an @ in a user or password is written %40"));
+    }
+    let root =
+        ours.sslrootcert.map(|value| if value == "system" { Root::System } else { Root::File(value.into()) });
+    Ok(Address {
+        config,
+        mode: mode(ours.sslmode.as_deref(), root.as_ref())?,
+        root,
+        identity: match (ours.sslcert, ours.sslkey) {
+            (Some(certificate), Some(key)) => Some(Identity { certificate: certificate.into(), key: key.into() }),
+            (None, None) => None,
+            _ => return Err(wrong("sslcert and sslkey go together, and one of them is missing")),
+        },
+    })
+}
+
+fn mode(sslmode: Option<&str>, root: Option<&Root>) -> Result<Mode, Error> {
+    let mode = match (sslmode, root) {
+        (Some("disable"), _) => Mode::Disable,
+        (None | Some("verify-full"), Some(Root::System)) => Mode::VerifyFull,
+        // Everybody can have a certificate from somebody that the system trusts, for another name.
+        (Some(_), Some(Root::System)) => {
+            return Err(wrong("sslrootcert=system goes with sslmode=verify-full alone"));
+        }
+        (Some("allow"), _) => Mode::Allow,
+        (None | Some("prefer"), _) => Mode::Prefer,
+        // As in libpq: who brings a root wants it to be looked at.
+        (Some("require"), Some(Root::File(_))) => Mode::VerifyCa,
+        (Some("require"), None) => Mode::Require,
+        (Some("verify-ca"), Some(_)) => Mode::VerifyCa,
+        (Some("verify-full"), Some(_)) => Mode::VerifyFull,
+        (Some(word @ ("verify-ca" | "verify-full")), None) => {
+            return Err(wrong(format!(
+                "sslmode={word} needs sslrootcert=FILE with the certificate of the authority, \
+                 or with verify-full sslrootcert=system"
+            )));
+        }
+        (Some(_), _) => {
+            return Err(wrong("sslmode is one of disable, allow, prefer, require, verify-ca, verify-full"));
+        }
+    };
+    Ok(mode)
+}
+
+/// Splits `scheme://user:password@hosts/database?settings`.
+fn from_url(text: &str) -> Result<(String, Ours), Error> {
+    let mut ours = Ours::default();
+    // tokio-postgres takes everything before the first @ for user and password, question marks included.
+    let credentials = text.find('@').unwrap_or(0);
+    let Some(question) = text[credentials..].find('?').map(|at| at + credentials) else {
+        return Ok((text.to_owned(), ours));
+    };
+    let mut theirs = Vec::new();
+    for setting in text[question + 1..].split('&').filter(|setting| !setting.is_empty()) {
+        let (name, value) = setting
+            .split_once('=')
+            .ok_or_else(|| wrong("the settings after the question mark are name=value, parted by &"))?;
+        let decoded = percent_decode_str(value).decode_utf8().map_err(|_| wrong("a setting is not UTF-8"))?;
+        if !ours.take(name, &decoded) {
+            theirs.push(setting);
+        }
+    }
+    let mut rest = text[..question].to_owned();
+    if !theirs.is_empty() {
+        rest.push('?');
+        rest.push_str(&theirs.join("&"));
+    }
+    Ok((rest, ours))
+}
+
+/// Splits `name=value name='quoted value'`.
+fn from_pairs(text: &str) -> Result<(String, Ours), Error> {
+    let malformed = || wrong("it is neither postgres://user@host:port/database nor a list of name=value");
+    let mut ours = Ours::default();
+    let mut theirs = String::new();
+    let mut left = text.chars().peekable();
+    loop {
+        while left.next_if(|c| c.is_whitespace()).is_some() {}
+        if left.peek().is_none() {
+            break;
+        }
+        let mut name = String::new();
+        while let Some(c) = left.next_if(|c| c.is_ascii_alphanumeric() || *c == '_') {
+            name.push(c);
+        }
+        while left.next_if(|c| c.is_whitespace()).is_some() {}
+        if name.is_empty() || left.next() != Some('=') {
+            return Err(malformed());
+        }
+        while left.next_if(|c| c.is_whitespace()).is_some() {}
+        let value = value(&mut left).ok_or_else(malformed)?;
+        if !ours.take(&name, &value) {
+            let quoted = value.replace('\\', "\\\\").replace('\'', "\\'");
+            theirs.push_str(&format!("{name}='{quoted}' "));
+        }
+    }
+    if theirs.is_empty() { Err(malformed()) } else { Ok((theirs, ours)) }
+}
+
+fn value(left: &mut Peekable<Chars<'_>>) -> Option<String> {
+    let quoted = left.next_if_eq(&'\'').is_some();
+    let mut value = String::new();
+    loop {
+        match left.peek() {
+            None if quoted => return None,
+            None => return Some(value),
+            Some('\'') if quoted => {
+                left.next();
+                return Some(value);
+            }
+            Some(c) if !quoted && c.is_whitespace() => return Some(value),
+            Some('\\') => {
+                left.next();
+                value.push(left.next()?);
+            }
+            Some(_) => value.extend(left.next()),
+        }
+    }
+}
+
+fn wrong(reason: impl Into<String>) -> Error {
+    Error::Address { reason: reason.into() }
+}
+
+/// A text with the passwords of all URLs and lists of `name=value` in it blotted out: for what is shown to people.
+#[must_use]
+pub fn redact(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, after) = rest.split_at(at + 3);
+        shown.push_str(before);
+        // Up to the last @ of the word: a password may hold one that should have been written otherwise.
+        let word = after.find(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`')).unwrap_or(after.len());
+        rest = after;
+        if let Some(end) = after[..word].rfind('@')
+            && let Some(colon) = after[..end].find(':')
+        {
+            shown.push_str(&after[..=colon]);
+            shown.push_str("***");
+            rest = &after[end..];
+        }
+    }
+    shown.push_str(rest);
+    redact_pairs(&shown)
+}
+
+fn redact_pairs(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("password=") {
+        let (before, after) = rest.split_at(at + "password=".len());
+        shown.push_str(before);
+        shown.push_str("***");
+        let mut left = after.chars().peekable();
+        if left.peek() == Some(&'\'') {
+            rest = if value(&mut left).is_some() {
+                &after[after.len() - left.collect::<String>().len()..]
+            } else {
+                ""
+            };
+        } else {
+            let end = after.find(|c: char| c.is_whitespace() || matches!(c, '&' | '\'' | '"' | '`'));
+            rest = &after[end.unwrap_or(after.len())..];
+        }
+    }
+    shown.push_str(rest);
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_postgres::config::{Host, TargetSessionAttrs};
+
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_url_is_split_into_what_is_ours_and_the_rest() {
+        let address = parse(
+            "postgres://me:p%3Fw@db1:5433,db2/shop?sslmode=verify-full&sslrootcert=%2Fetc%2Fmy%20ca.pem\
+             &target_session_attrs=read-write&sslcert=/c&sslkey=/k",
+        )
+        .unwrap();
+        assert_eq!(address.mode, Mode::VerifyFull);
+        assert_eq!(address.root, Some(Root::File("/etc/my ca.pem".into())));
+        assert_eq!(address.identity, Some(Identity { certificate: "/c".into(), key: "/k".into() }));
+        assert_eq!(address.config.get_hosts(), [Host::Tcp("db1".into()), Host::Tcp("db2".into())]);
+        assert_eq!(address.config.get_ports(), [5433, 5432]);
+        assert_eq!(address.config.get_password(), Some(b"p?w".as_slice()));
+        assert_eq!(address.config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+    }
+
+    #[test]
+    fn a_list_of_pairs_is_split_likewise() {
+        let address = parse(r"host=db dbname = 'my shop' password='it\'s \\ here' sslmode=require").unwrap();
+        assert_eq!(address.mode, Mode::Require);
+        assert_eq!(address.config.get_dbname(), Some("my shop"));
+        assert_eq!(address.config.get_password(), Some(br"it's \ here".as_slice()));
+    }
+
+    #[test]
+    fn modes_mean_what_they_mean_to_libpq() {
+        let mode = |settings: &str| parse(&format!("host=db {settings}")).map(|address| address.mode);
+        assert_eq!(mode("").unwrap(), Mode::Prefer);
+        assert_eq!(mode("sslmode=allow").unwrap(), Mode::Allow);
+        assert_eq!(mode("sslmode=disable").unwrap(), Mode::Disable);
+        assert_eq!(mode("sslmode=require sslrootcert=/ca").unwrap(), Mode::VerifyCa);
+        assert_eq!(mode("sslrootcert=system").unwrap(), Mode::VerifyFull);
+        assert!(mode("sslmode=require sslrootcert=system").is_err());
+        assert!(mode("sslmode=verify-full").unwrap_err().to_string().contains("sslrootcert=FILE"));
+        assert!(mode("sslmode=sometimes").unwrap_err().to_string().contains("verify-ca"));
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_refused_without_its_password() {
+        for text in [
+            "mysql://root:s3cret@host/db",
+            "",
+            "s3cret",
+            "host=db password='s3cret",
+            "postgres://me:s3@cret@host/db",
+            "postgres://me:s3cret@host:port/db",
+            "postgres://me:s3cret@host/db?sslcert=/c",
+        ] {
+            let refusal = refusal(text);
+            assert!(!refusal.contains("s3") && !refusal.contains("cret"), "{refusal}");
+        }
+        assert!(refusal("postgres://me:s3@cret@host/db").contains("%40"));
+        assert!(refusal("postgres://host/db?colour=red").contains("colour"));
+    }
+
+    #[test]
+    fn passwords_are_blotted_out_wherever_they_stand() {
+        let shown = redact(
+            "no 'postgres://me:s3@cret@host/db' here, postgres://me@host nor host=a password='a b' x=1 password=c&d",
+        );
+        assert_eq!(
+            shown,
+            "no 'postgres://me:***@host/db' here, postgres://me@host nor host=a password=*** x=1 password=***&d"
+        );
+        assert_eq!(redact("a://b and c"), "a://b and c");
+    }
+}

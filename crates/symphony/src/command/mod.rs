@@ -1,0 +1,58 @@
+//! The commands, one per file. Each says what it does, reads its arguments, calls the library and prints.
+
+mod dlq;
+mod enqueue;
+mod inspect;
+mod install;
+mod rail;
+mod status;
+mod verify;
+mod warrant;
+
+use clap::{Parser, Subcommand};
+
+use crate::{
+    database::Database,
+    failure::{Answer, EXIT_CODES, Failure},
+};
+
+/// A transactional outbox for PostgreSQL: installs it, verifies it, proves it, and shows what happens in it
+#[derive(Parser)]
+#[command(name = "symphony", version, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    database: Database,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Install(install::Arguments),
+    Verify(verify::Arguments),
+    Enqueue(enqueue::Arguments),
+    Inspect(inspect::Arguments),
+    Status(status::Arguments),
+    Rail(rail::Arguments),
+    Dlq(dlq::Arguments),
+}
+
+impl Cli {
+    pub(crate) async fn run(self) -> Result<Answer, Failure> {
+        let database = self.database;
+        match self.command {
+            Command::Install(arguments) => arguments.run(&database).await,
+            Command::Verify(arguments) => arguments.run(&database).await,
+            Command::Enqueue(arguments) => arguments.run(&database).await,
+            Command::Inspect(arguments) => arguments.run(&database).await,
+            Command::Status(arguments) => arguments.run(&database).await,
+            Command::Rail(arguments) => arguments.run(&database).await,
+            Command::Dlq(arguments) => arguments.run(&database).await,
+        }
+    }
+}
+
+/// What stands below the options in --help.
+fn with_examples(examples: &str) -> String {
+    format!("Examples:\n{examples}\n\n{EXIT_CODES}")
+}

@@ -1,0 +1,32 @@
+//! The connection that the arguments name.
+
+use symphony_outbox::connect::Target;
+use tokio_postgres::Client;
+
+use crate::failure::Failure;
+
+/// Which database; the same for every command.
+#[derive(clap::Args)]
+pub(crate) struct Database {
+    /// The database, as postgres://user:password@host:5432/database?sslmode=verify-full&sslrootcert=FILE
+    ///
+    /// A list of name=value does as well. The variable keeps the password out of the list of processes.
+    #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    database_url: Option<String>,
+}
+
+impl Database {
+    /// What it names, not yet connected to.
+    pub(crate) fn target(&self) -> Result<Target, Failure> {
+        let url = self.database_url.as_deref().filter(|url| !url.trim().is_empty()).ok_or_else(|| {
+            Failure::usage("which database? give --database-url, or set DATABASE_URL")
+                .hint("for example: export DATABASE_URL=postgres://me@localhost:5432/shop")
+        })?;
+        Ok(Target::parse(url)?)
+    }
+
+    /// A session in it.
+    pub(crate) async fn connect(&self) -> Result<Client, Failure> {
+        Ok(self.target()?.connect().await?)
+    }
+}

@@ -1,0 +1,39 @@
+//! How results are printed: to stdout, for people or as one JSON document.
+
+use std::io::{self, Write as _};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// For whom.
+#[derive(clap::Args, Clone, Copy)]
+pub(crate) struct Form {
+    /// Print the result as one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Form {
+    /// Prints a result: the value as JSON, or the text for people.
+    pub(crate) fn print<T: Serialize>(self, value: &T, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        if self.json {
+            let json = serde_json::to_string_pretty(value)
+                .map_err(|error| Failure::no(format!("the result cannot be printed as JSON: {error}")))?;
+            line(&json)
+        } else {
+            line(&text())
+        }
+    }
+}
+
+/// Prints a text, and a line end where it has none.
+pub(crate) fn line(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    match write!(out, "{text}{end}").and_then(|()| out.flush()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done.map_err(|error| Failure::no(format!("the result could not be printed: {error}"))),
+    }
+}
