@@ -53,6 +53,15 @@ async fn an_instruction_that_no_row_could_hold_is_an_invalid_argument() {
 }
 
 #[tokio::test]
+async fn a_refusal_in_a_log_does_not_quote_the_payload() {
+    let stage = Stage::set().await;
+    let payload = serde_json::from_str(r#"{"name": "Ada Lovelace\u0000"}"#).unwrap();
+    let error = producer::enqueue(&stage.root, &Instruction { payload, ..instruction(1) }).await.unwrap_err();
+    assert!(!format!("{error:?} {error} {}", error.source().unwrap()).contains("Lovelace"), "{error:?}");
+    assert!(format!("{:?}", error.source()).contains("Lovelace"), "what the driver knows is still to be had");
+}
+
+#[tokio::test]
 async fn a_rail_that_nobody_registered_is_unknown() {
     let stage = Stage::set().await;
     let typo = Instruction { rail_type: "spea".to_owned(), ..instruction(1) };

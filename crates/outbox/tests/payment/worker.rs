@@ -181,3 +181,15 @@ async fn a_claim_says_when_nobody_knows_how_the_last_attempt_ended() {
     let again = stage.claim().await.remove(0);
     assert_eq!((again.attempt_count, again.outcome_unknown), (1, true));
 }
+
+#[tokio::test]
+async fn a_task_of_its_own_may_make_the_calls() {
+    let stage = Stage::set().await;
+    stage.enqueue(1).await;
+    let executor = stage.login("symphony_executor").await;
+    let task = tokio::spawn(async move {
+        let claimed = claim(&executor, &worker(), BatchSize::ONE, LEASE).await.unwrap().remove(0);
+        complete(&executor, &worker(), &completion(&claimed, dispatched())).await.unwrap().state
+    });
+    assert_eq!(task.await.unwrap(), AttemptState::Dispatched);
+}
