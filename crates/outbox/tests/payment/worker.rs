@@ -138,6 +138,25 @@ async fn a_lease_can_be_prolonged_until_it_is_lost() {
     assert_eq!(renewed[0].lease_expires_at, None);
 }
 
+/// A worker that claimed its own expired row anew may ask for both leases at once.
+#[tokio::test]
+async fn a_token_that_was_lost_is_not_confirmed_by_the_one_that_holds() {
+    let stage = Stage::set().await;
+    let executor = stage.login("symphony_executor").await;
+    let lost = stage.claimed(1).await;
+    stage.let_leases_expire().await;
+    let held = stage.claim().await.remove(0);
+    assert_eq!(held.outbox_id, lost.outbox_id);
+
+    for leases in [[lost.lease(), held.lease()], [held.lease(), lost.lease()]] {
+        let renewed = renew(&executor, &worker(), &leases, LEASE).await.unwrap();
+        let confirmed: Vec<_> = renewed.iter().map(|lease| lease.lease_expires_at.is_some()).collect();
+        assert_eq!(confirmed, leases.each_ref().map(|lease| lease.token == held.lease().token));
+    }
+    let released = release(&executor, &worker(), &[lost.lease(), held.lease()], None).await.unwrap();
+    assert_eq!(released.iter().map(|lease| lease.released).collect::<Vec<_>>(), [false, true]);
+}
+
 #[tokio::test]
 async fn a_lease_given_back_is_claimed_again_without_an_attempt() {
     let stage = Stage::set().await;
