@@ -3,6 +3,8 @@
 //!
 //! # Layout
 //!
+//! - [`proofs`] holds the proofs, each of which tries to break one promise
 //! - [`kit`] gives each proof its database: a private PostgreSQL, and a scratch database on it.
 
 pub mod kit;
+pub mod proofs;
