@@ -11,7 +11,7 @@ create or replace function symphony.check_isolation()
   set search_path = pg_catalog, symphony, pg_temp
 as $$
 begin
-  if current_setting('transaction_isolation') <> 'read committed' then
+  if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
     raise exception 'this needs READ COMMITTED, not %', upper(current_setting('transaction_isolation'))
       using errcode = '25000',
             hint = 'It is decided on the newest state. Call it in a transaction of its own, or set default_transaction_isolation of the login to read committed.';

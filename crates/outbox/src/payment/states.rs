@@ -113,10 +113,10 @@ mod tests {
 
     #[test]
     fn an_unknown_word_is_answered_with_the_known_ones() {
-        let error = "DISPATCHING".parse::<AttemptState>().unwrap_err();
+        let error = "PENDING".parse::<AttemptState>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "\"DISPATCHING\" is not the state of an attempt: it must be one of DISPATCHED, FAILED, RETRYABLE, ZOMBIE_REQUEUE"
+            "\"PENDING\" is not the state of an attempt: it must be one of DISPATCHED, FAILED, RETRYABLE, ZOMBIE_REQUEUE"
         );
     }
 }
