@@ -71,8 +71,20 @@ fn is_rust(path: &str) -> bool {
 }
 
 const SQL_VERBS: [&str; 14] = [
-    "select ", "insert into", "update ", "delete from", "truncate ", "create ", "alter ", "drop ", "grant ", "revoke ",
-    "listen ", "notify ", "set local", "copy ",
+    "select ",
+    "insert into",
+    "update ",
+    "delete from",
+    "truncate ",
+    "create ",
+    "alter ",
+    "drop ",
+    "grant ",
+    "revoke ",
+    "listen ",
+    "notify ",
+    "set local",
+    "copy ",
 ];
 
 /// Whether a line of Rust opens a string that begins like a statement.
@@ -88,9 +100,8 @@ fn opens_sql(line: &str) -> bool {
 #[test]
 fn sql_text_stands_in_the_schema_and_in_the_crate_that_calls_it() {
     // crates/outbox calls the functions; crates/proof attacks them. Nobody else speaks SQL.
-    let rust = files(|path| {
-        is_rust(path) && !path.starts_with("crates/outbox/") && !path.starts_with("crates/proof/")
-    });
+    let rust =
+        files(|path| is_rust(path) && !path.starts_with("crates/outbox/") && !path.starts_with("crates/proof/"));
     none("SQL text outside of schema/ and crates/outbox", &lines(&rust, |_, line| opens_sql(line)));
 }
 
@@ -162,18 +173,28 @@ fn every_function_says_what_it_locks_and_for_whom_it_is() {
 #[test]
 fn no_sql_is_assembled_at_run_time() {
     let sql = files(is_sql);
-    none("EXECUTE in SQL", &lines(&sql, |_, line| {
-        let line = line.trim_start().to_lowercase();
-        line.starts_with("execute ") && !line.starts_with("execute function")
-    }));
+    none(
+        "EXECUTE in SQL",
+        &lines(&sql, |_, line| {
+            let line = line.trim_start().to_lowercase();
+            line.starts_with("execute ") && !line.starts_with("execute function")
+        }),
+    );
 }
 
 #[test]
 fn no_test_is_ignored_and_none_sleeps() {
-    let tests = files(|path| is_rust(path) && (path.contains("/tests/") || path.contains("/proofs/")) && !path.ends_with("/repository.rs"));
-    none("tests that are ignored or sleep", &lines(&tests, |_, line| {
-        line.contains("#[ignore") || line.contains("sleep(") || line.contains("pg_sleep")
-    }));
+    let tests = files(|path| {
+        is_rust(path)
+            && (path.contains("/tests/") || path.contains("/proofs/"))
+            && !path.ends_with("/repository.rs")
+    });
+    none(
+        "tests that are ignored or sleep",
+        &lines(&tests, |_, line| {
+            line.contains("#[ignore") || line.contains("sleep(") || line.contains("pg_sleep")
+        }),
+    );
 }
 
 #[test]
@@ -210,8 +231,13 @@ fn every_link_of_the_documents_leads_somewhere() {
                 continue;
             }
             let (path, heading) = target.split_once('#').unwrap_or((target, ""));
-            let there = if path.is_empty() { root.join(&file.path) } else { root.join(&file.path).parent().unwrap().join(path) };
-            let Ok(text) = fs::read_to_string(&there).or_else(|error| if there.is_dir() { Ok(String::new()) } else { Err(error) })
+            let there = if path.is_empty() {
+                root.join(&file.path)
+            } else {
+                root.join(&file.path).parent().unwrap().join(path)
+            };
+            let Ok(text) = fs::read_to_string(&there)
+                .or_else(|error| if there.is_dir() { Ok(String::new()) } else { Err(error) })
             else {
                 places.push(format!("{}: {target}", file.path));
                 continue;
