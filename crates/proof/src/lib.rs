@@ -3,6 +3,8 @@
 //!
 //! # Layout
 //!
+//! - [`shop`]: a small business beside the outbox, for demonstrations
 //! - [`kit`] gives each proof its database: a private PostgreSQL, and a scratch database on it.
 
 pub mod kit;
+pub mod shop;

@@ -1,5 +1,6 @@
 //! The commands, one per file. Each says what it does, reads its arguments, calls the library and prints.
 
+mod demo;
 mod dlq;
 mod enqueue;
 mod inspect;
@@ -35,6 +36,7 @@ enum Command {
     Status(status::Arguments),
     Rail(rail::Arguments),
     Dlq(dlq::Arguments),
+    Demo(demo::Arguments),
 }
 
 impl Cli {
@@ -48,6 +50,7 @@ impl Cli {
             Command::Status(arguments) => arguments.run(&database).await,
             Command::Rail(arguments) => arguments.run(&database).await,
             Command::Dlq(arguments) => arguments.run(&database).await,
+            Command::Demo(arguments) => arguments.run().await,
         }
     }
 }
