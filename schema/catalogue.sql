@@ -68,7 +68,8 @@ facts (object, facet, value) as (
   cross join lateral (values
     ('owner', pg_catalog.pg_get_userbyid(r.relowner)::text),
     ('persistence', case r.relpersistence when 'p' then 'permanent' when 'u' then 'unlogged' else 'temporary' end),
-    ('options', coalesce((select string_agg(o.o, ', ' order by o.o) from unnest(r.reloptions) as o (o)), 'none')),
+    -- Storage is for the DBA to tune; what a view may do with its reader's rights is not.
+    ('options', case when r.relkind = 'v' then coalesce((select string_agg(o.o, ', ' order by o.o) from unnest(r.reloptions) as o (o)), 'none') end),
     ('row security', case when r.relrowsecurity or r.relforcerowsecurity then 'on' else 'off' end),
     ('definition', case when r.relkind in ('v', 'm') then md5(regexp_replace(pg_catalog.pg_get_viewdef(r.oid), '\s+', ' ', 'g')) end)
   ) as f (facet, value)

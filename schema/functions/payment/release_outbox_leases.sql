@@ -21,7 +21,8 @@ as $$
 #variable_conflict use_column
 declare
   v_count    constant int := coalesce(cardinality(p_outbox_ids), 0);
-  v_released uuid[];
+  -- By position, because one outbox may be given twice, with the token that holds and with one that was lost.
+  v_places   bigint[];
 begin
   perform check_argument('p_worker_id', p_worker_id, 200);
   perform check_range('the number of leases', v_count, 1, 1000);
@@ -31,10 +32,10 @@ begin
   end if;
 
   with held as (
-    select p.outbox_id
+    select g.place, p.outbox_id
     from (
-      select g.outbox_id, g.lease_token
-      from unnest(p_outbox_ids, p_lease_tokens) as g (outbox_id, lease_token)
+      select g.outbox_id, g.lease_token, g.place
+      from unnest(p_outbox_ids, p_lease_tokens) with ordinality as g (outbox_id, lease_token, place)
       order by g.outbox_id
       offset 0
     ) g
@@ -58,12 +59,13 @@ begin
     where p.outbox_id = any (array(select h.outbox_id from held h))
     returning p.outbox_id
   )
-  select array_agg(r.outbox_id)
-  into v_released
-  from released r;
+  select array_agg(h.place)
+  into v_places
+  from held h
+  join released r on r.outbox_id = h.outbox_id;
 
   return query
-    select g.outbox_id, coalesce(g.outbox_id = any (v_released), false)
+    select g.outbox_id, coalesce(g.place = any (v_places), false)
     from unnest(p_outbox_ids) with ordinality as g (outbox_id, place)
     order by g.place;
 end

@@ -20,7 +20,9 @@ as $$
 #variable_conflict use_column
 declare
   v_count   constant int := coalesce(cardinality(p_outbox_ids), 0);
-  v_ids     uuid[];
+  -- The positions whose lease is held, and its new expiry: by position, because one outbox may be given
+  -- twice, with the token that holds and with one that was lost.
+  v_places  bigint[];
   v_expires timestamptz[];
 begin
   perform check_argument('p_worker_id', p_worker_id, 200);
@@ -31,10 +33,10 @@ begin
   end if;
 
   with held as (
-    select p.outbox_id
+    select g.place, p.outbox_id
     from (
-      select g.outbox_id, g.lease_token
-      from unnest(p_outbox_ids, p_lease_tokens) as g (outbox_id, lease_token)
+      select g.outbox_id, g.lease_token, g.place
+      from unnest(p_outbox_ids, p_lease_tokens) with ordinality as g (outbox_id, lease_token, place)
       order by g.outbox_id
       offset 0
     ) g
@@ -54,14 +56,15 @@ begin
     where p.outbox_id = any (array(select h.outbox_id from held h))
     returning p.outbox_id, p.lease_expires_at
   )
-  select array_agg(r.outbox_id), array_agg(r.lease_expires_at)
-  into v_ids, v_expires
-  from renewed r;
+  select array_agg(h.place), array_agg(r.lease_expires_at)
+  into v_places, v_expires
+  from held h
+  join renewed r on r.outbox_id = h.outbox_id;
 
   return query
     select g.outbox_id, r.lease_expires_at
     from unnest(p_outbox_ids) with ordinality as g (outbox_id, place)
-    left join unnest(v_ids, v_expires) as r (outbox_id, lease_expires_at) on r.outbox_id = g.outbox_id
+    left join unnest(v_places, v_expires) as r (place, lease_expires_at) on r.place = g.place
     order by g.place;
 end
 $$;

@@ -62,9 +62,10 @@ begin
     where r.rail_type = p_rail_type
     returning r.* into v_after;
   exception when check_violation then
-    raise exception 'p_policy is out of range'
+    -- The constraints are named after the field that they bound.
+    get stacked diagnostics v_field = constraint_name;
+    raise exception 'p_policy: % is out of range', (select k.field from unnest(v_known) as k (field) where v_field like '%' || k.field || '%')
       using errcode = 'P7005',
-            detail = sqlerrm,
             hint = 'max_attempts is 1 to 20; backoff_base_seconds 1 to 86400; backoff_cap_seconds from the base to 2592000; '
                    'max_in_flight and key_memory_seconds at least 1, or null.';
   end;

@@ -40,11 +40,11 @@ create table symphony.payment_rails (
   constraint payment_rails_pkey primary key (rail_type),
   constraint payment_rails_rail_type_is_a_name check (rail_type ~ '\S' and char_length(rail_type) <= 200),
   constraint payment_rails_max_attempts_in_range check (max_attempts between 1 and 20),
-  constraint payment_rails_backoff_base_in_range check (backoff_base_seconds between 1 and 86400),
-  constraint payment_rails_backoff_cap_in_range check (backoff_cap_seconds between backoff_base_seconds and 2592000),
+  constraint payment_rails_backoff_base_seconds_in_range check (backoff_base_seconds between 1 and 86400),
+  constraint payment_rails_backoff_cap_seconds_in_range check (backoff_cap_seconds between backoff_base_seconds and 2592000),
   constraint payment_rails_max_in_flight_is_positive check (max_in_flight >= 1),
   constraint payment_rails_on_unknown_is_a_policy check (on_unknown in ('INQUIRE', 'RESEND', 'STOP')),
-  constraint payment_rails_key_memory_is_positive check (key_memory_seconds >= 1),
+  constraint payment_rails_key_memory_seconds_is_positive check (key_memory_seconds >= 1),
   constraint payment_rails_updated_by_is_a_name check (updated_by ~ '\S' and char_length(updated_by) <= 200)
 );
 

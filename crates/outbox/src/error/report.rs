@@ -8,7 +8,7 @@ use std::fmt;
 /// What the database said about a call: its own message, detail and hint, and the driver's error as the source.
 pub struct Report(Box<Said>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Said {
     sqlstate: Option<String>,
     message: String,
@@ -66,9 +66,15 @@ impl fmt::Display for Report {
     }
 }
 
+/// Without the source: the context of a driver's error quotes the payload that was refused.
 impl fmt::Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        f.debug_struct("Report")
+            .field("sqlstate", &self.sqlstate())
+            .field("message", &self.message())
+            .field("detail", &self.detail())
+            .field("hint", &self.hint())
+            .finish_non_exhaustive()
     }
 }
 

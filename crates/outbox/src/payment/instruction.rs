@@ -1,7 +1,7 @@
 //! What a producer says and hears, and the SQL by which it does. Knows no driver: both of them use this.
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Payload;
 use crate::OutboxId;
@@ -23,7 +23,7 @@ pub(super) mod sql {
 }
 
 /// One order to pay.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Instruction {
     /// The order, by the producer's own name.
     pub instruction_id: String,

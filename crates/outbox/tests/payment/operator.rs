@@ -1,0 +1,90 @@
+//! What an operator may rely on.
+
+use symphony_outbox::OutboxId;
+use symphony_outbox::error::OperateError;
+use symphony_outbox::payment::operator::{pause, redrive, resolve, resume, set_rail};
+use symphony_outbox::payment::worker::complete;
+use symphony_outbox::payment::{Change, OUTCOME_UNKNOWN, OnUnknown, RailPolicy, Resolution};
+
+use crate::stage::{RAIL, Stage, WARRANT, completion, failed, worker};
+
+async fn failure(stage: &Stage, code: &str) -> OutboxId {
+    let claimed = stage.claimed(1).await;
+    complete(&stage.root, &worker(), &completion(&claimed, failed(code))).await.unwrap();
+    claimed.outbox_id
+}
+
+#[tokio::test]
+async fn a_failure_is_redriven_as_a_new_outbox_once() {
+    let stage = Stage::set().await;
+    let operator = stage.login("symphony_operator").await;
+    let old = failure(&stage, "NO_ACCOUNT").await;
+
+    let redriven = redrive(&operator, old, WARRANT).await.unwrap();
+    assert_ne!(redriven.outbox_id, old);
+    assert_eq!(redriven.sequence_id, 2);
+    assert_eq!(stage.claim().await[0].idempotency_key, "key-1");
+
+    let error = redrive(&operator, old, WARRANT).await.unwrap_err();
+    assert!(matches!(error, OperateError::InvalidState(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_unknown_outcome_is_redriven_only_after_a_person_found_out() {
+    let stage = Stage::set().await;
+    let operator = stage.login("symphony_operator").await;
+    let unknown = failure(&stage, OUTCOME_UNKNOWN).await;
+
+    let error = redrive(&operator, unknown, WARRANT).await.unwrap_err();
+    let OperateError::InvalidState(report) = &error else { panic!("{error:?}") };
+    assert!(report.hint().unwrap().contains("resolve_payment_outbox"), "{error}");
+
+    resolve(&operator, unknown, Resolution::NotPaid, WARRANT).await.unwrap();
+    redrive(&operator, unknown, WARRANT).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_was_paid_is_never_redriven() {
+    let stage = Stage::set().await;
+    let operator = stage.login("symphony_operator").await;
+    let unknown = failure(&stage, OUTCOME_UNKNOWN).await;
+    resolve(&operator, unknown, Resolution::Paid, WARRANT).await.unwrap();
+    let error = redrive(&operator, unknown, WARRANT).await.unwrap_err();
+    assert!(matches!(error, OperateError::InvalidState(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_policy_sets_what_it_names_clears_what_it_clears_and_leaves_the_rest() {
+    let stage = Stage::set().await;
+    let operator = stage.login("symphony_operator").await;
+    let policy = RailPolicy {
+        max_attempts: Some(3),
+        backoff_base_seconds: Some(2),
+        backoff_cap_seconds: Some(60),
+        ordered: Some(true),
+        max_in_flight: Change::Set(8),
+        on_unknown: Some(OnUnknown::Stop),
+        key_memory_seconds: Change::Set(86_400),
+    };
+    let set = set_rail(&operator, "instant", &policy, WARRANT).await.unwrap();
+    assert_eq!((set.max_attempts, set.backoff_base_seconds, set.backoff_cap_seconds), (3, 2, 60));
+    assert_eq!((set.ordered, set.paused, set.on_unknown), (true, false, OnUnknown::Stop));
+    assert_eq!((set.max_in_flight, set.key_memory_seconds), (Some(8), Some(86_400)));
+    assert_eq!((set.rail_type.as_str(), set.updated_by.as_str()), ("instant", "Ada"));
+
+    let cleared = RailPolicy { max_in_flight: Change::Clear, ..RailPolicy::default() };
+    let cleared = set_rail(&operator, "instant", &cleared, WARRANT).await.unwrap();
+    assert_eq!((cleared.max_in_flight, cleared.key_memory_seconds), (None, Some(86_400)));
+    assert_eq!((cleared.max_attempts, cleared.ordered), (3, true));
+}
+
+#[tokio::test]
+async fn a_paused_rail_hands_out_nothing_until_it_is_resumed() {
+    let stage = Stage::set().await;
+    let operator = stage.login("symphony_operator").await;
+    stage.enqueue(1).await;
+    assert!(pause(&operator, RAIL, WARRANT).await.unwrap().paused);
+    assert!(stage.claim().await.is_empty());
+    assert!(!resume(&operator, RAIL, WARRANT).await.unwrap().paused);
+    assert_eq!(stage.claim().await.len(), 1);
+}

@@ -1,0 +1,152 @@
+//! What people and dashboards may rely on.
+
+use symphony_outbox::BatchSize;
+use symphony_outbox::payment::operator::{redrive, resolve};
+use symphony_outbox::payment::worker::{complete, repair};
+use symphony_outbox::payment::{
+    AttemptState, EventKind, OUTCOME_UNKNOWN, OperationKind, OutboxStatus, Resolution, reading,
+};
+
+use crate::stage::{RAIL, Stage, WARRANT, completion, dispatched, failed, retryable, worker};
+
+#[tokio::test]
+async fn the_totals_count_each_row_where_it_stands() {
+    let stage = Stage::set().await;
+    let readonly = stage.login("symphony_readonly").await;
+    for number in 1..=4 {
+        stage.enqueue(number).await;
+    }
+    let claimed = stage.claim().await;
+    complete(&stage.root, &worker(), &completion(&claimed[0], failed(OUTCOME_UNKNOWN))).await.unwrap();
+    complete(&stage.root, &worker(), &completion(&claimed[1], failed("NO_ACCOUNT"))).await.unwrap();
+    complete(&stage.root, &worker(), &completion(&claimed[2], retryable(None))).await.unwrap();
+    stage.enqueue(5).await;
+
+    let status = reading::status(&readonly).await.unwrap();
+    assert_eq!((status.due, status.leased, status.expired, status.scheduled), (1, 1, 0, 1));
+    assert_eq!((status.dlq, status.dlq_unknown), (2, 1));
+    assert!(status.oldest_due_age_seconds >= 0.0);
+    assert_eq!(status.rails.len(), 1);
+    assert_eq!((status.rails[0].rail_type.as_str(), status.rails[0].due, status.rails[0].dlq), (RAIL, 1, 2));
+
+    stage.let_leases_expire().await;
+    assert_eq!(reading::status(&readonly).await.unwrap().expired, 1);
+}
+
+#[tokio::test]
+async fn a_pending_outbox_is_shown_with_its_latest_attempt() {
+    let stage = Stage::set().await;
+    let readonly = stage.login("symphony_auditor").await;
+    let claimed = stage.claimed(1).await;
+
+    let leased = reading::pending(&readonly, claimed.outbox_id).await.unwrap().unwrap();
+    assert_eq!((leased.status, leased.claimed_by), (OutboxStatus::Leased, Some(worker())));
+    assert_eq!((leased.last_attempt_no, leased.last_state), (None, None));
+
+    complete(&stage.root, &worker(), &completion(&claimed, retryable(None))).await.unwrap();
+    let again = reading::pending(&readonly, claimed.outbox_id).await.unwrap().unwrap();
+    assert_eq!((again.status, again.attempt_count), (OutboxStatus::Scheduled, 1));
+    assert_eq!((again.last_attempt_no, again.last_state), (Some(1), Some(AttemptState::Retryable)));
+    assert_eq!(again.last_error_code.as_deref(), Some("RAIL_BUSY"));
+}
+
+#[tokio::test]
+async fn an_outbox_that_has_ended_is_no_longer_pending() {
+    let stage = Stage::set().await;
+    let claimed = stage.claimed(1).await;
+    complete(&stage.root, &worker(), &completion(&claimed, dispatched())).await.unwrap();
+    assert_eq!(reading::pending(&stage.root, claimed.outbox_id).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn the_story_of_an_instruction_goes_on_over_its_redrive() {
+    let stage = Stage::set().await;
+    let operator = stage.login("symphony_operator").await;
+    let first = stage.claimed(1).await;
+    stage.let_leases_expire().await;
+    repair(&stage.root, &worker(), BatchSize::MOST).await.unwrap();
+    stage.root.batch_execute("update symphony.payment_outbox_pending set next_attempt_at = now()").await.unwrap();
+    let claimed = stage.claim().await.remove(0);
+    complete(&stage.root, &worker(), &completion(&claimed, failed("NO_ACCOUNT"))).await.unwrap();
+    let second = redrive(&operator, first.outbox_id, WARRANT).await.unwrap();
+    let claimed = stage.claim().await.remove(0);
+    complete(&stage.root, &worker(), &completion(&claimed, dispatched())).await.unwrap();
+
+    let story = reading::story_of_instruction(&operator, "instruction-1").await.unwrap();
+    let told: Vec<_> = story.iter().map(|event| (event.sequence_id, event.event)).collect();
+    assert_eq!(
+        told,
+        [
+            (1, EventKind::Enqueued),
+            (1, EventKind::LeaseClaimed),
+            (1, EventKind::LeaseExpiredRepaired),
+            (1, EventKind::LeaseClaimed),
+            (1, EventKind::AttemptCompleted),
+            (1, EventKind::Redriven),
+            (2, EventKind::Enqueued),
+            (2, EventKind::LeaseClaimed),
+            (2, EventKind::AttemptCompleted),
+        ]
+    );
+    assert_eq!(story[5].related_outbox_id, Some(second.outbox_id));
+    assert_eq!(story[6].related_outbox_id, Some(first.outbox_id));
+    assert_eq!(story[8].state, Some(AttemptState::Dispatched));
+
+    let alone = reading::story(&operator, second.outbox_id).await.unwrap();
+    assert_eq!(alone, story[6..]);
+}
+
+#[tokio::test]
+async fn dead_letters_show_unknown_outcomes_first_and_go_when_a_person_acted() {
+    let stage = Stage::set().await;
+    let operator = stage.login("symphony_operator").await;
+    let known = stage.claimed(1).await;
+    complete(&stage.root, &worker(), &completion(&known, failed("NO_ACCOUNT"))).await.unwrap();
+    let unknown = stage.claimed(2).await;
+    complete(&stage.root, &worker(), &completion(&unknown, failed(OUTCOME_UNKNOWN))).await.unwrap();
+
+    let letters = reading::dead_letters(&operator, BatchSize::MOST).await.unwrap();
+    let ids: Vec<_> = letters.iter().map(|letter| (letter.outbox_id, letter.outcome_unknown)).collect();
+    assert_eq!(ids, [(unknown.outbox_id, true), (known.outbox_id, false)]);
+    assert_eq!(reading::dead_letters(&operator, BatchSize::ONE).await.unwrap(), letters[..1]);
+
+    resolve(&operator, unknown.outbox_id, Resolution::Paid, WARRANT).await.unwrap();
+    assert_eq!(reading::dead_letters(&operator, BatchSize::MOST).await.unwrap(), letters[1..]);
+}
+
+#[tokio::test]
+async fn what_people_did_to_an_outbox_is_told_on_both_sides_of_a_redrive() {
+    let stage = Stage::set().await;
+    let operator = stage.login("symphony_operator").await;
+    let claimed = stage.claimed(1).await;
+    complete(&stage.root, &worker(), &completion(&claimed, failed(OUTCOME_UNKNOWN))).await.unwrap();
+    let resolved = resolve(&operator, claimed.outbox_id, Resolution::NotPaid, WARRANT).await.unwrap();
+    let redriven = redrive(&operator, claimed.outbox_id, WARRANT).await.unwrap();
+
+    let done = reading::operations(&operator, claimed.outbox_id).await.unwrap();
+    let kinds: Vec<_> = done.iter().map(|operation| (operation.operation, operation.resolution)).collect();
+    assert_eq!(kinds, [(OperationKind::Resolve, Some(Resolution::NotPaid)), (OperationKind::Redrive, None)]);
+    assert_eq!(done[0].operation_id, resolved.operation_id);
+    assert_eq!((done[1].actor.as_str(), done[1].reason.as_str()), (WARRANT.actor, WARRANT.reason));
+    assert_eq!(done[1].new_outbox_id, Some(redriven.outbox_id));
+    assert_eq!(reading::operations(&operator, redriven.outbox_id).await.unwrap(), done[1..]);
+}
+
+#[tokio::test]
+async fn the_rails_are_listed_as_they_were_set() {
+    let stage = Stage::set().await;
+    let readonly = stage.login("symphony_readonly").await;
+    let rails = reading::rails(&readonly).await.unwrap();
+    assert_eq!(rails.len(), 1);
+    assert_eq!((rails[0].rail_type.as_str(), rails[0].max_attempts, rails[0].paused), (RAIL, 20, false));
+}
+
+#[tokio::test]
+async fn what_is_read_is_serialised_under_the_names_of_the_columns() {
+    let stage = Stage::set().await;
+    let claimed = stage.claimed(1).await;
+    let story = serde_json::to_value(reading::story(&stage.root, claimed.outbox_id).await.unwrap()).unwrap();
+    assert_eq!(story[0]["outbox_id"], claimed.outbox_id.to_string());
+    assert_eq!(story[0]["event"], "ENQUEUED");
+    assert!(story[0]["occurred_at"].as_str().unwrap().ends_with('Z'), "{story}");
+}
