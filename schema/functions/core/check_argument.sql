@@ -11,7 +11,7 @@ as $$
 begin
   if p_value is null then
     raise exception '% must not be null', p_name using errcode = 'P7005';
-  elsif p_value !~ '\S' then
+  elsif p_value !~ '[^[:space:]]' then
     raise exception '% must not be blank', p_name using errcode = 'P7005';
   elsif char_length(p_value) > p_longest then
     raise exception '% must have at most % characters, not %', p_name, p_longest, char_length(p_value)

@@ -18,9 +18,9 @@ as $$
 declare
   v_payload_limit constant int := 262144;
 begin
-  if p_instruction_id ~ '\S' and char_length(p_instruction_id) <= 200
-     and p_participant_id ~ '\S' and char_length(p_participant_id) <= 200
-     and p_idempotency_key ~ '\S' and char_length(p_idempotency_key) <= 200
+  if p_instruction_id ~ '[^[:space:]]' and char_length(p_instruction_id) <= 200
+     and p_participant_id ~ '[^[:space:]]' and char_length(p_participant_id) <= 200
+     and p_idempotency_key ~ '[^[:space:]]' and char_length(p_idempotency_key) <= 200
      and jsonb_typeof(p_payload) = 'object' and pg_column_size(p_payload) <= v_payload_limit
      and exists (select from payment_rails r where r.rail_type = p_rail_type) then
     return;

@@ -62,11 +62,7 @@ begin
   perform check_range('p_batch_size', p_batch_size, 1, 1000);
   perform check_argument('p_worker_id', p_worker_id, 200);
   perform check_range('p_lease_seconds', p_lease_seconds, 1, 3600);
-  if current_setting('transaction_isolation') <> 'read committed' then
-    raise exception 'claims need READ COMMITTED, not %', upper(current_setting('transaction_isolation'))
-      using errcode = '25000',
-            hint = 'Caps and order are decided on the newest state. Set default_transaction_isolation of the worker''s login to read committed.';
-  end if;
+  perform check_isolation();
   perform pg_advisory_xact_lock_shared(rail_policy_lock());
 
   -- One round is enough unless other claims take what our quotas were made for.

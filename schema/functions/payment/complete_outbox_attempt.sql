@@ -1,6 +1,7 @@
 -- Records the outcome of one attempt: a batch of one, whose refusal is an error.
 --
--- Locks: the row. Raises: P7001, P7002, P7003, P7005. For: symphony_executor.
+-- Locks: the row. Raises: P7001, P7002, P7003, P7005, and 25000 outside READ COMMITTED.
+-- For: symphony_executor.
 create or replace function symphony.complete_outbox_attempt(
   p_outbox_id           uuid,
   p_lease_token         uuid,

@@ -5,7 +5,7 @@
 -- Returns a row for each, in the order given. The same outbox twice: the first is recorded, the second
 -- finds the lease gone.
 -- Locks: the rows it completes, in the order of their ids. Raises: P7005 for arrays that do not fit
--- together. For: symphony_executor.
+-- together, 25000 outside READ COMMITTED. For: symphony_executor.
 create or replace function symphony.complete_outbox_batch(
   p_outbox_ids           uuid[],
   p_lease_tokens         uuid[],
@@ -67,6 +67,7 @@ begin
     raise exception 'the arrays must have the same number of elements' using errcode = 'P7005';
   end if;
 
+  perform check_isolation();
   perform pg_advisory_xact_lock_shared(rail_policy_lock());
 
   select array_agg(c.refusal order by c.place), array_agg(c.message order by c.place)
@@ -86,7 +87,7 @@ begin
         when char_length(g.rail_reference) > 200 then 'p_rail_reference must have at most 200 characters'
         when char_length(g.rail_code) > 200 then 'p_rail_code must have at most 200 characters'
         when char_length(g.error_code) > 200 then 'p_error_code must have at most 200 characters'
-        when g.error_code !~ '\S' then 'p_error_code must not be blank'
+        when g.error_code !~ '[^[:space:]]' then 'p_error_code must not be blank'
         when char_length(g.error_message) > 4000 then 'p_error_message must have at most 4000 characters'
         when g.latency_ms < 0 then 'p_latency_ms must not be negative'
         when g.retry_delay_seconds not between 0 and 2592000 then 'p_retry_delay_seconds must be from 0 to 2592000'

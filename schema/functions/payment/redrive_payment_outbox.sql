@@ -2,7 +2,8 @@
 --
 -- The old outbox is never reopened. A failure whose outcome is unknown may have been paid: it is redriven
 -- only after a person found out that it was not.
--- Locks: the key, then the participant's row. Raises: P7003, P7005. For: symphony_operator.
+-- Locks: the key, then the participant's row. Raises: P7003, P7005, and 25000 outside READ COMMITTED.
+-- For: symphony_operator.
 create or replace function symphony.redrive_payment_outbox(
   p_outbox_id     uuid,
   p_actor         text,

@@ -3,7 +3,8 @@
 -- A claim takes over the expired leases that it meets by the same mechanism; this is for those that no
 -- claim meets: on paused rails, on rails at their cap. It looks in the claim order, since what is leased was
 -- due and stands at the front of it. The ledger row carries the lost worker and the time of its claim.
--- Locks: the rows it repairs; those that are locked already it leaves alone. Raises: P7005. For: symphony_executor.
+-- Locks: the rows it repairs; those that are locked already it leaves alone. Raises: P7005, and 25000
+-- outside READ COMMITTED. For: symphony_executor.
 create or replace function symphony.repair_expired_leases(p_batch_size int, p_worker_id text)
   returns table (outbox_id uuid, attempt_no int, state symphony.outbox_attempt_state, next_attempt_at timestamptz, lost_worker text)
   language plpgsql
@@ -22,6 +23,7 @@ declare
 begin
   perform check_range('p_batch_size', p_batch_size, 1, 1000);
   perform check_argument('p_worker_id', p_worker_id, 200);
+  perform check_isolation();
   perform pg_advisory_xact_lock_shared(rail_policy_lock());
 
   for v_rail in select r.rail_type from payment_rails r order by r.rail_type loop

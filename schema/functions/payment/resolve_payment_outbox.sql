@@ -3,7 +3,7 @@
 -- PAID: the money moved; it is never redriven. NOT_PAID: it did not; it may be. SKIPPED: a failure whose
 -- outcome is known is let be. NOT_PAID may still be corrected to PAID, which only makes things safer; every
 -- other second thought is refused.
--- Locks: the key. Raises: P7003, P7005. For: symphony_operator.
+-- Locks: the key. Raises: P7003, P7005, and 25000 outside READ COMMITTED. For: symphony_operator.
 create or replace function symphony.resolve_payment_outbox(
   p_outbox_id      uuid,
   p_resolution     text,

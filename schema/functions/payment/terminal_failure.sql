@@ -2,7 +2,7 @@
 --
 -- Refuses what did not fail for good, and what was redriven already: the newest outbox of a key is the
 -- only one that may be acted on, or a payment made by the redrive could be made again.
--- Locks: the key, as an enqueue does. Raises: P7003, P7005. For: redrive and resolve.
+-- Locks: the key, as an enqueue does. Raises: P7003, P7005, and 25000 outside READ COMMITTED. For: redrive and resolve.
 create or replace function symphony.terminal_failure(p_outbox_id uuid)
   returns symphony.payment_outbox_attempts
   language plpgsql
@@ -12,6 +12,7 @@ declare
   v_failure payment_outbox_attempts;
   v_redrive uuid;
 begin
+  perform check_isolation();
   if p_outbox_id is null then
     raise exception 'p_outbox_id must not be null' using errcode = 'P7005';
   end if;

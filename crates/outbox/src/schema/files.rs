@@ -54,6 +54,7 @@ pub(super) const CORE: Lot = Lot {
     migrations: files!["migrations/core/0001_migrations.sql"],
     current: files![
         "functions/core/check_argument.sql",
+        "functions/core/check_isolation.sql",
         "functions/core/check_range.sql",
         "functions/core/refuse_change.sql",
         "functions/core/uuidv7.sql",

@@ -1,0 +1,80 @@
+//! Backoff: the delay before each attempt is the policy's, to the microsecond.
+
+use super::clock::make_due;
+use super::crew::{Crew, Order, Outcome, claim, complete_batch, enqueue, set_rail};
+use super::evidence::{Evidence, Failure, Trial, require};
+use crate::kit::scratch::Database;
+
+/// Base and cap in seconds.
+const POLICIES: [(i64, i64); 6] = [(5, 3600), (1, 2_592_000), (7, 100), (60, 60), (86_400, 2_592_000), (3, 4)];
+
+/// Proof 16.
+pub(super) async fn equals_the_policy(database: &Database) -> Result<Evidence, Failure> {
+    // The delay as it was scheduled, beside the ledger row that scheduled it.
+    const DELAYS: &str = "select (extract(epoch from p.next_attempt_at - a.completed_at) * 1000000)::bigint, a.attempt_no
+                          from symphony.payment_outbox_pending p
+                          join symphony.payment_outbox_attempts a on a.outbox_id = p.outbox_id
+                          where p.rail_type = $1 and a.attempt_no = (
+                            select max(l.attempt_no) from symphony.payment_outbox_attempts l where l.outbox_id = p.outbox_id)";
+    let mut trial = Trial::default();
+    let crew = Crew::hire(database).await?;
+    set_rail(&crew.operator, "default", "{}").await?;
+    for (number, (base, cap)) in POLICIES.into_iter().enumerate() {
+        let rail = if number == 0 { "default".to_owned() } else { format!("rail-{number}") };
+        if number > 0 {
+            let policy = format!(r#"{{"backoff_base_seconds": {base}, "backoff_cap_seconds": {cap}}}"#);
+            set_rail(&crew.operator, &rail, &policy).await?;
+        }
+        // Two rows in step: what is deterministic is the same for both.
+        for row in ["one", "other"] {
+            enqueue(&crew.ingest, &Order::new(format!("{rail}-{row}"), row, &rail)).await?;
+        }
+        let mut seconds = Vec::new();
+        for attempt in 1..=19_i32 {
+            let leases: Vec<_> = claim(&crew.executor, 100, "worker")
+                .await?
+                .into_iter()
+                .filter(|lease| lease.rail == rail)
+                .collect();
+            require(|| format!("claiming for attempt {attempt}"), 2, leases.len())?;
+            complete_batch(&crew.executor, &leases, Outcome::RETRYABLE).await?;
+            let expected = cap.min(base << (attempt - 1));
+            let rows = crew.owner.query(DELAYS, &[&rail]).await?;
+            require(|| format!("reading the delays after attempt {attempt}"), 2, rows.len())?;
+            for row in rows {
+                let tried = || format!("attempt {attempt} with base {base} s and cap {cap} s");
+                require(
+                    tried,
+                    format!("{} µs after {attempt}", expected * 1_000_000),
+                    format!("{} µs after {}", row.get::<_, i64>(0), row.get::<_, i32>(1)),
+                )?;
+            }
+            seconds.push(expected);
+            make_due(&crew.owner).await?;
+        }
+        // Out of the way of the next.
+        let lasts: Vec<_> = claim(&crew.executor, 100, "worker").await?;
+        complete_batch(&crew.executor, &lasts, Outcome::DISPATCHED).await?;
+        let delays: Vec<String> = seconds.iter().map(ToString::to_string).collect();
+        trial.holds(
+            format!("2 rows in step through attempts 1 to 19, base {base} s, cap {cap} s"),
+            format!("least({cap}, {base} × 2^(n − 1)) seconds after each, exactly"),
+            format!("38 delays are {} s", delays.join(", ")),
+            seconds.len() == 19,
+        )?;
+    }
+
+    for delay in [0, 17, 2_592_000] {
+        enqueue(&crew.ingest, &Order::new(format!("given-{delay}"), "given", "default")).await?;
+        let leases = claim(&crew.executor, 1, "worker").await?;
+        complete_batch(&crew.executor, &leases, Outcome { delay: Some(delay), ..Outcome::RETRYABLE }).await?;
+        let rows = crew.owner.query(DELAYS, &[&"default"]).await?;
+        let happened = rows.first().map_or(-1, |row| row.get::<_, i64>(0));
+        let tried = format!("a retry for which the caller asks for {delay} s");
+        trial.same(tried, "microseconds", i64::from(delay) * 1_000_000, happened)?;
+        make_due(&crew.owner).await?;
+        let leases = claim(&crew.executor, 1, "worker").await?;
+        complete_batch(&crew.executor, &leases, Outcome::DISPATCHED).await?;
+    }
+    Ok(trial.evidence())
+}

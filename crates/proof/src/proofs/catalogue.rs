@@ -1,0 +1,150 @@
+//! The catalogue itself: one signature, one search_path, nothing for PUBLIC, and a comment on everything.
+
+use super::crew::{Crew, count, text};
+use super::evidence::{Evidence, Failure, Trial, code, require};
+use crate::kit::scratch::Database;
+
+/// The moves of the contract: each must run with the owner's rights.
+const MOVES: [&str; 13] = [
+    "enqueue_payment_outbox",
+    "enqueue_payment_outbox_batch",
+    "claim_outbox_batch",
+    "complete_outbox_attempt",
+    "complete_outbox_batch",
+    "renew_outbox_leases",
+    "release_outbox_leases",
+    "repair_expired_leases",
+    "redrive_payment_outbox",
+    "resolve_payment_outbox",
+    "set_payment_rail",
+    "pause_payment_rail",
+    "resume_payment_rail",
+];
+
+/// Every function of the schema, as `f`.
+const FUNCTIONS: &str = "from pg_proc f where f.pronamespace = 'symphony'::regnamespace";
+
+/// Every object that should say what it is, and whether it does.
+const COMMENTS: &str = "
+    select 'schema symphony' as object, obj_description('symphony'::regnamespace, 'pg_namespace') as comment
+    union all
+    select format('relation %s', c.relname), obj_description(c.oid, 'pg_class')
+    from pg_class c where c.relnamespace = 'symphony'::regnamespace and c.relkind in ('r', 'p', 'v', 'm', 'S', 'f', 'c')
+    union all
+    select format('column %s.%s', c.relname, a.attname), col_description(c.oid, a.attnum)
+    from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+    where c.relnamespace = 'symphony'::regnamespace and c.relkind in ('r', 'p')
+    union all
+    select format('index %s', c.relname), obj_description(c.oid, 'pg_class')
+    from pg_class c
+    where c.relnamespace = 'symphony'::regnamespace and c.relkind in ('i', 'I')
+      and not exists (select from pg_constraint k where k.conindid = c.oid)
+    union all
+    select format('function %s', f.proname), obj_description(f.oid, 'pg_proc')
+    from pg_proc f where f.pronamespace = 'symphony'::regnamespace
+    union all
+    select format('type %s', t.typname), obj_description(t.oid, 'pg_type')
+    from pg_type t where t.typnamespace = 'symphony'::regnamespace and t.typtype in ('e', 'd', 'r')
+    union all
+    select format('trigger %s', t.tgname), obj_description(t.oid, 'pg_trigger')
+    from pg_trigger t join pg_class c on c.oid = t.tgrelid
+    where c.relnamespace = 'symphony'::regnamespace and not t.tgisinternal";
+
+/// Proof 22.
+pub(super) async fn is_in_order(database: &Database) -> Result<Evidence, Failure> {
+    let mut trial = Trial::default();
+    let owner = Crew::hire(database).await?.owner;
+    let all = count(&owner, &format!("select count(*) {FUNCTIONS}"), &[]).await?;
+    let found = format!("select count(distinct f.proname) {FUNCTIONS} and f.proname = any ($1)");
+    let found = count(&owner, &found, &[&MOVES.as_slice()]).await?;
+    trial.holds(
+        "reading the functions of schema symphony from the catalogue",
+        "the 13 moves of the contract, and those they are made of",
+        format!("{all} functions, {found} of them moves"),
+        found == 13 && all > 13,
+    )?;
+
+    let questions = [
+        (
+            "looking for a name with more than one signature",
+            format!(
+                "select string_agg(d.proname, ', ') from (select f.proname {FUNCTIONS} group by f.proname having count(*) > 1) d"
+            ),
+        ),
+        (
+            "looking for a search_path that is not exactly pg_catalog, symphony, pg_temp",
+            format!(
+                "select string_agg(f.proname, ', ') {FUNCTIONS} and not coalesce('search_path=pg_catalog, symphony, pg_temp' = any (f.proconfig), false)"
+            ),
+        ),
+        (
+            "looking for a function that PUBLIC can execute",
+            format!(
+                "select string_agg(f.proname, ', ') {FUNCTIONS} and exists (
+                   select from aclexplode(coalesce(f.proacl, acldefault('f', f.proowner))) e where e.grantee = 0)"
+            ),
+        ),
+        (
+            "looking for a function that symphony_control does not own",
+            format!(
+                "select string_agg(f.proname, ', ') {FUNCTIONS} and f.proowner <> 'symphony_control'::regrole"
+            ),
+        ),
+        (
+            "looking for a move that does not run with the owner's rights",
+            format!(
+                "select string_agg(f.proname, ', ') {FUNCTIONS} and f.proname = any ('{{{}}}') and not f.prosecdef",
+                MOVES.join(",")
+            ),
+        ),
+        (
+            "looking for a trigger function that runs with the owner's rights",
+            format!(
+                "select string_agg(f.proname, ', ') {FUNCTIONS} and f.prorettype = 'trigger'::regtype and f.prosecdef"
+            ),
+        ),
+        (
+            "looking for an object without a comment",
+            format!(
+                "select string_agg(c.object, ', ') from ({COMMENTS}) c where coalesce(c.comment, '') !~ '[[:alpha:]]'"
+            ),
+        ),
+        (
+            "looking for a relation or type that symphony_control does not own",
+            "select string_agg(c.relname, ', ') from pg_class c
+             where c.relnamespace = 'symphony'::regnamespace and c.relowner <> 'symphony_control'::regrole"
+                .to_owned(),
+        ),
+    ];
+    for (tried, question) in questions {
+        trial.same(tried, "found", "none".to_owned(), text(&owner, &question, &[]).await?)?;
+    }
+    let described = count(&owner, &format!("select count(*) from ({COMMENTS}) c"), &[]).await?;
+    trial.holds("counting the objects with a comment", "more than 100", described.to_string(), described > 100)?;
+
+    // By trying: somebody without any right calls each of them.
+    let url = database.url_as_login(&[]).await?;
+    let (nobody, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await?;
+    tokio::spawn(connection);
+    database.connect().await?.batch_execute("grant usage on schema symphony to public").await?;
+    let calls = format!(
+        "select format('select symphony.%I(%s)', f.proname,
+           (select string_agg(format('null::%s', format_type(t.t, null)), ', ' order by t.place) from unnest(f.proargtypes) with ordinality as t (t, place)))
+         {FUNCTIONS}"
+    );
+    let mut refused = 0;
+    for row in owner.query(&calls, &[]).await? {
+        let call: String = row.get(0);
+        let result = nobody.batch_execute(&call).await;
+        let happened = result.err().map_or("allowed".to_owned(), |error| code(&error).to_owned());
+        require(|| format!("{call}; as PUBLIC, who may look into the schema"), "42501".to_owned(), happened)?;
+        refused += 1;
+    }
+    trial.same(
+        "calling each as a login without any role, given USAGE of the schema",
+        "refused with 42501",
+        all,
+        refused,
+    )?;
+    Ok(trial.evidence())
+}
