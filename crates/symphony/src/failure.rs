@@ -7,6 +7,7 @@ use symphony_outbox::{
     error::{CompleteError, EnqueueError, Fault, LeaseError, OperateError, Report},
     schema,
 };
+use symphony_proof::kit::scratch;
 
 /// The answer is no: a difference was found, a proof failed, there is no such outbox.
 pub(crate) const NO: u8 = 1;
@@ -253,5 +254,20 @@ impl From<CompleteError> for Failure {
 impl From<tokio_postgres::Error> for Failure {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::database("the database refused", error)
+    }
+}
+
+impl From<scratch::Error> for Failure {
+    fn from(error: scratch::Error) -> Self {
+        match error {
+            scratch::Error::Connect(error) => error.into(),
+            scratch::Error::Address { .. } => Self::usage(error.to_string()),
+            scratch::Error::Rights { .. } => Self { code: DATABASE, ..Self::no(error.to_string()) }
+                .hint("prove on a server where you may: a private one will do, the promises are the same"),
+            scratch::Error::Refused { .. } => {
+                Self::database("the scratch databases could not be made or removed", error)
+            }
+            scratch::Error::Find(_) | scratch::Error::Start(_) => Self::because("there is no server", error),
+        }
     }
 }

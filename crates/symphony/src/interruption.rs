@@ -1,21 +1,36 @@
-//! Ctrl-C and its kin: the work is dropped, which cleans up after it, and the exit code says why.
+//! Ctrl-C and its kin: work is dropped or stopped between two parts of it, and the exit code says why.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
 
-/// Does the work, unless somebody asks this program to end.
-pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
-    let caught = tokio::select! {
-        done = work => return done,
-        _ = interrupt.recv() => SignalKind::interrupt(),
-        _ = terminate.recv() => SignalKind::terminate(),
-    };
-    // The work was dropped at the end of the select, with all that it held.
-    Err(Failure::interrupted(caught.as_raw_value()))
+/// The signals that ask this program to end. From the first look on, they no longer end it by themselves.
+pub(crate) struct Interruption {
+    interrupt: Signal,
+    terminate: Signal,
 }
 
-fn listen(kind: SignalKind) -> Result<Signal, Failure> {
-    signal(kind).map_err(|error| Failure::no(format!("cannot listen for signals: {error}")))
+impl Interruption {
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let listen =
+            |kind| signal(kind).map_err(|error| Failure::no(format!("cannot listen for signals: {error}")));
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    /// Waits for one. What came since the last look counts.
+    pub(crate) async fn caught(&mut self) -> Failure {
+        let kind = tokio::select! {
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.terminate.recv() => SignalKind::terminate(),
+        };
+        Failure::interrupted(kind.as_raw_value())
+    }
+
+    /// Does the work unless one comes; the work is dropped then, with all that it held.
+    pub(crate) async fn or<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Failure> {
+        tokio::select! {
+            done = work => Ok(done),
+            caught = self.caught() => Err(caught),
+        }
+    }
 }

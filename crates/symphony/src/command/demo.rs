@@ -9,7 +9,7 @@ use symphony_proof::kit::postgres::{Binaries, Cluster, Options};
 use super::with_examples;
 use crate::{
     failure::{Answer, Failure},
-    interruption::unless_interrupted,
+    interruption::Interruption,
     output,
 };
 use cast::Cast;
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) async fn run(self) -> Result<Answer, Failure> {
-        unless_interrupted(self.walk()).await
+        Interruption::listen()?.or(self.walk()).await?
     }
 
     async fn walk(self) -> Result<Answer, Failure> {

@@ -5,6 +5,7 @@ mod dlq;
 mod enqueue;
 mod inspect;
 mod install;
+mod prove;
 mod rail;
 mod status;
 mod verify;
@@ -31,6 +32,7 @@ pub(crate) struct Cli {
 enum Command {
     Install(install::Arguments),
     Verify(verify::Arguments),
+    Prove(prove::Arguments),
     Enqueue(enqueue::Arguments),
     Inspect(inspect::Arguments),
     Status(status::Arguments),
@@ -45,6 +47,7 @@ impl Cli {
         match self.command {
             Command::Install(arguments) => arguments.run(&database).await,
             Command::Verify(arguments) => arguments.run(&database).await,
+            Command::Prove(arguments) => arguments.run(&database).await,
             Command::Enqueue(arguments) => arguments.run(&database).await,
             Command::Inspect(arguments) => arguments.run(&database).await,
             Command::Status(arguments) => arguments.run(&database).await,
