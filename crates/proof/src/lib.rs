@@ -5,6 +5,8 @@
 //!
 //! - [`proofs`] holds the proofs, each of which tries to break one promise
 //! - [`kit`] gives each proof its database: a private PostgreSQL, and a scratch database on it.
+//! - [`shop`] is a small business beside the outbox, for demonstrations
 
 pub mod kit;
 pub mod proofs;
+pub mod shop;

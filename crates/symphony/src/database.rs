@@ -16,17 +16,16 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// What it names, not yet connected to.
-    pub(crate) fn target(&self) -> Result<Target, Failure> {
-        let url = self.database_url.as_deref().filter(|url| !url.trim().is_empty()).ok_or_else(|| {
+    /// What was given. It may hold a password.
+    pub(crate) fn url(&self) -> Result<&str, Failure> {
+        self.database_url.as_deref().filter(|url| !url.trim().is_empty()).ok_or_else(|| {
             Failure::usage("which database? give --database-url, or set DATABASE_URL")
                 .hint("for example: export DATABASE_URL=postgres://me@localhost:5432/shop")
-        })?;
-        Ok(Target::parse(url)?)
+        })
     }
 
     /// A session in it.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
-        Ok(self.target()?.connect().await?)
+        Ok(Target::parse(self.url()?)?.connect().await?)
     }
 }

@@ -4,9 +4,10 @@ use std::{error::Error, fmt::Write as _, process::ExitCode};
 
 use symphony_outbox::{
     connect,
-    error::{EnqueueError, Fault, OperateError, Report},
+    error::{CompleteError, EnqueueError, Fault, LeaseError, OperateError, Report},
     schema,
 };
+use symphony_proof::kit::scratch;
 
 /// The answer is no: a difference was found, a proof failed, there is no such outbox.
 pub(crate) const NO: u8 = 1;
@@ -21,7 +22,8 @@ Exit codes:
   0  done, or the answer is yes
   1  the answer is no: a difference was found, a proof failed, there is no such thing
   2  the arguments are wrong
-  3  the database was not reached, or refused";
+  3  the database was not reached, or refused
+  130, 143  interrupted by Ctrl-C or by a request to end";
 
 /// What a command answers when nothing went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +66,17 @@ impl Failure {
     /// The database was not reached, or refused.
     pub(crate) fn database(message: impl Into<String>, source: impl Error + Send + Sync + 'static) -> Self {
         Self { code: DATABASE, message: message.into(), hint: None, source: Some(Box::new(source)) }
+    }
+
+    /// The answer is no, and something led to it.
+    pub(crate) fn because(message: impl Into<String>, source: impl Error + Send + Sync + 'static) -> Self {
+        Self { source: Some(Box::new(source)), ..Self::no(message) }
+    }
+
+    /// A signal asked us to end. The code is the one that shells use.
+    pub(crate) fn interrupted(signal: i32) -> Self {
+        let code = u8::try_from(128 + signal).unwrap_or(NO);
+        Self { code, ..Self::no("interrupted; what was made for this run is removed") }
     }
 
     /// What to do next.
@@ -212,6 +225,49 @@ impl From<OperateError> for Failure {
                 said(NO, &report).hint("see which there are with: symphony rail list")
             }
             OperateError::Fault(fault) => fault.into(),
+        }
+    }
+}
+
+impl From<LeaseError> for Failure {
+    fn from(error: LeaseError) -> Self {
+        match error {
+            LeaseError::InvalidArgument(report) => said(USAGE, &report),
+            LeaseError::NotReadCommitted(report) => said(DATABASE, &report),
+            LeaseError::Fault(fault) => fault.into(),
+        }
+    }
+}
+
+impl From<CompleteError> for Failure {
+    fn from(error: CompleteError) -> Self {
+        match error {
+            CompleteError::AlreadyTerminal(report)
+            | CompleteError::LeaseLost(report)
+            | CompleteError::InvalidState(report) => said(DATABASE, &report),
+            CompleteError::InvalidArgument(report) => said(USAGE, &report),
+            CompleteError::Fault(fault) => fault.into(),
+        }
+    }
+}
+
+impl From<tokio_postgres::Error> for Failure {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::database("the database refused", error)
+    }
+}
+
+impl From<scratch::Error> for Failure {
+    fn from(error: scratch::Error) -> Self {
+        match error {
+            scratch::Error::Connect(error) => error.into(),
+            scratch::Error::Address { .. } => Self::usage(error.to_string()),
+            scratch::Error::Rights { .. } => Self { code: DATABASE, ..Self::no(error.to_string()) }
+                .hint("prove on a server where you may: a private one will do, the promises are the same"),
+            scratch::Error::Refused { .. } => {
+                Self::database("the scratch databases could not be made or removed", error)
+            }
+            scratch::Error::Find(_) | scratch::Error::Start(_) => Self::because("there is no server", error),
         }
     }
 }

@@ -7,12 +7,14 @@
 //! - [`command`]: the commands, one per file
 //! - [`database`]: the connection that the arguments name
 //! - [`failure`]: what ends a command, and the exit code that it means
+//! - [`interruption`]: Ctrl-C and its kin
 //! - [`output`]: how results are printed
 //! - [`table`]: columns under each other
 
 mod command;
 mod database;
 mod failure;
+mod interruption;
 mod output;
 mod table;
 

@@ -7,10 +7,12 @@
 //!
 //! - [`Server`]: where databases are made, and the template they are made from
 //! - [`Database`]: one clone, from creation to removal
+//! - [`Guest`]: a visit to a server that goes on without us, and keeps nothing of it
 //! - `address`: the URL of a server, turned to another database or user
 
 mod address;
 mod database;
+mod guest;
 
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::time::{Duration, Instant};
@@ -24,6 +26,7 @@ use tokio_postgres::error::SqlState;
 use super::postgres::{self, Binaries, Cluster, FindError, Options};
 use address::Address;
 pub use database::Database;
+pub use guest::Guest;
 
 /// The setting by which `with-postgres` says where the server is.
 const SETTING: &str = "SYMPHONY_TEST_SERVER";
@@ -59,6 +62,14 @@ pub enum Error {
         /// What the server said.
         source: tokio_postgres::Error,
     },
+    /// The login may not do what proofs need. Use another.
+    #[error("the login {user} {lacks}")]
+    Rights {
+        /// The login.
+        user: String,
+        /// What it may not do.
+        lacks: &'static str,
+    },
     /// The server was not reached, or did not let us in.
     #[error("could not connect")]
     Connect(#[from] connect::Error),
@@ -73,6 +84,7 @@ fn refused(what: impl Into<String>) -> impl FnOnce(tokio_postgres::Error) -> Err
 #[derive(Clone, Debug)]
 pub struct Server {
     address: Address,
+    template: String,
 }
 
 impl Server {
@@ -92,14 +104,14 @@ impl Server {
 
     /// The server at this URL, whose user has to be a superuser.
     pub fn at(url: &str) -> Result<Self, Error> {
-        Ok(Self { address: Address::parse(url)? })
+        Ok(Self { address: Address::parse(url)?, template: template_name() })
     }
 
     /// The name of a database with Symphony installed, to clone. The first who asks makes it.
     ///
     /// It takes no connections, so that nobody stands in the way of a clone.
     pub async fn template(&self) -> Result<String, Error> {
-        let name = template_name();
+        let name = self.template.clone();
         let admin = self.admin().await?;
         let lock = "select pg_advisory_lock($1)";
         admin.execute(lock, &[&TEMPLATE_LOCK]).await.map_err(refused("lock the template"))?;
@@ -130,17 +142,8 @@ impl Server {
         Ok(Database::new(self.clone(), name))
     }
 
-    /// Removes the template, for a server that goes on without us.
-    pub async fn remove_template(&self) -> Result<(), Error> {
-        let name = self.template().await?;
-        let admin = self.admin().await?;
-        let unmark = format!("alter database {name} with is_template false");
-        admin.batch_execute(&unmark).await.map_err(refused("unmark the template"))?;
-        remove_database(&admin, &name).await
-    }
-
     async fn make_template(&self, admin: &Client, name: &str) -> Result<(), Error> {
-        remove_database(admin, name).await?;
+        remove_template(admin, name).await?;
         let create = format!("create database {name} template template0");
         admin.batch_execute(&create).await.map_err(refused("create the template"))?;
         let client = connect(&self.address.database(name)).await?;
@@ -182,6 +185,17 @@ async fn clone(admin: &Client, template: &str, name: &str) -> Result<(), Error> 
             done => return done.map_err(refused("clone the template")),
         }
     }
+}
+
+/// Removes a template, finished or not.
+async fn remove_template(admin: &Client, name: &str) -> Result<(), Error> {
+    let made = "select from pg_database where datname = $1";
+    let made = admin.query_opt(made, &[&name]).await.map_err(refused("look for the template"))?;
+    if made.is_some() {
+        let unmark = format!("alter database {name} with is_template false");
+        admin.batch_execute(&unmark).await.map_err(refused("unmark the template"))?;
+    }
+    remove_database(admin, name).await
 }
 
 /// Removes a database and throws out whoever is in it.

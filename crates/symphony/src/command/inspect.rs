@@ -9,6 +9,7 @@ use symphony_outbox::{
     OutboxId,
     payment::reading::{self, Event, Operation, Pending},
 };
+pub(super) use timeline::text;
 use tokio_postgres::Client;
 
 use super::with_examples;
@@ -53,7 +54,7 @@ impl Arguments {
                 self.id
             ))
         })?;
-        self.form.print(&story, || timeline::text(&story))?;
+        self.form.print(&story, || text(&story))?;
         Ok(Answer::Yes)
     }
 }

@@ -1,9 +1,11 @@
 //! The commands, one per file. Each says what it does, reads its arguments, calls the library and prints.
 
+mod demo;
 mod dlq;
 mod enqueue;
 mod inspect;
 mod install;
+mod prove;
 mod rail;
 mod status;
 mod verify;
@@ -30,11 +32,13 @@ pub(crate) struct Cli {
 enum Command {
     Install(install::Arguments),
     Verify(verify::Arguments),
+    Prove(prove::Arguments),
     Enqueue(enqueue::Arguments),
     Inspect(inspect::Arguments),
     Status(status::Arguments),
     Rail(rail::Arguments),
     Dlq(dlq::Arguments),
+    Demo(demo::Arguments),
 }
 
 impl Cli {
@@ -43,11 +47,13 @@ impl Cli {
         match self.command {
             Command::Install(arguments) => arguments.run(&database).await,
             Command::Verify(arguments) => arguments.run(&database).await,
+            Command::Prove(arguments) => arguments.run(&database).await,
             Command::Enqueue(arguments) => arguments.run(&database).await,
             Command::Inspect(arguments) => arguments.run(&database).await,
             Command::Status(arguments) => arguments.run(&database).await,
             Command::Rail(arguments) => arguments.run(&database).await,
             Command::Dlq(arguments) => arguments.run(&database).await,
+            Command::Demo(arguments) => arguments.run().await,
         }
     }
 }

@@ -115,10 +115,11 @@ fn time(at: Timestamp) -> String {
 
 /// A duration in two units at most, which is as much as an eye takes in.
 fn span(duration: SignedDuration) -> String {
+    // The clock of a server may be set back.
+    let duration = duration.max(SignedDuration::ZERO);
     let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
     match seconds {
-        ..0 => "0ms".to_owned(),
-        0 => format!("{millis}ms"),
+        ..=0 => format!("{millis}ms"),
         1..60 => format!("{seconds}.{millis:03}s"),
         60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
         3_600..86_400 => format!("{}h{:02}m", seconds / 3_600, seconds % 3_600 / 60),

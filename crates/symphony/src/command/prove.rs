@@ -1,0 +1,182 @@
+//! `symphony prove`: runs the proofs on scratch databases of a server, and leaves nothing behind.
+
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    time::Instant,
+};
+
+use serde::Serialize;
+use symphony_proof::{
+    kit::scratch::{Guest, Server},
+    proofs::{self, Proof},
+};
+
+use super::with_examples;
+use crate::{
+    database::Database,
+    failure::{Answer, Failure},
+    interruption::Interruption,
+    output::{self, Form},
+};
+
+/// Try to break every promise of the database, on scratch databases of a server
+///
+/// Each proof gets a database of its own, made from what this build installs and removed afterwards, also on Ctrl-C.
+/// The database that the URL names is connected to and otherwise left alone. Symphony's roles are created for the time
+/// being where the server has none. Needs a superuser: use a server for tests, or a private one.
+#[derive(clap::Args)]
+#[command(after_help = with_examples("  symphony prove\n  symphony prove --list\n  symphony prove --only 11 --only 12 --json"))]
+pub(crate) struct Arguments {
+    /// Run this proof alone; may be repeated
+    #[arg(long, value_name = "N")]
+    only: Vec<u16>,
+    /// List the proofs and what they promise; needs no database
+    #[arg(long)]
+    list: bool,
+    #[command(flatten)]
+    form: Form,
+}
+
+#[derive(Serialize)]
+struct Report {
+    passed: usize,
+    failed: usize,
+    proofs: Vec<Shown>,
+}
+
+/// What one proof has to show.
+#[derive(Serialize)]
+struct Shown {
+    number: u8,
+    name: &'static str,
+    promise: &'static str,
+    ok: bool,
+    seconds: f64,
+    steps: Vec<Step>,
+}
+
+#[derive(Serialize)]
+struct Step {
+    tried: String,
+    expected: String,
+    happened: String,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    number: u8,
+    name: &'static str,
+    promise: &'static str,
+}
+
+impl Arguments {
+    pub(crate) async fn run(self, database: &Database) -> Result<Answer, Failure> {
+        let chosen = chosen(&self.only)?;
+        if self.list {
+            return list(&chosen, self.form);
+        }
+        let mut interruption = Interruption::listen()?;
+        let guest = Guest::arrive(database.url()?).await?;
+        let shown = prove(guest.server(), &chosen, self.form, &mut interruption).await;
+        // Whatever happened, nothing stays.
+        guest.leave().await?;
+        let shown = shown?;
+
+        let failed = shown.iter().filter(|shown| !shown.ok).count();
+        let report = Report { passed: shown.len() - failed, failed, proofs: shown };
+        if self.form.json {
+            self.form.print(&report, String::new)?;
+        } else {
+            output::line(&format!("{} proofs held, {} FAILED", report.passed, report.failed))?;
+        }
+        Ok(if failed == 0 { Answer::Yes } else { Answer::No })
+    }
+}
+
+fn chosen(only: &[u16]) -> Result<Vec<&'static Proof>, Failure> {
+    let all = proofs::all();
+    if let Some(number) = only.iter().find(|number| all.iter().all(|proof| u16::from(proof.number) != **number)) {
+        return Err(Failure::usage(format!("there is no proof {number}; see: symphony prove --list")));
+    }
+    Ok(all.iter().filter(|proof| only.is_empty() || only.contains(&u16::from(proof.number))).collect())
+}
+
+fn list(chosen: &[&'static Proof], form: Form) -> Result<Answer, Failure> {
+    let listed: Vec<_> = chosen
+        .iter()
+        .map(|proof| Listed { number: proof.number, name: proof.name, promise: proof.promise })
+        .collect();
+    form.print(&listed, || {
+        let entries =
+            listed.iter().map(|proof| format!("{:>2}  {}\n    {}\n", proof.number, proof.name, proof.promise));
+        entries.collect()
+    })?;
+    Ok(Answer::Yes)
+}
+
+/// Runs the proofs, one after the other, and prints each for people as soon as it is known.
+async fn prove(
+    server: &Server,
+    chosen: &[&'static Proof],
+    form: Form,
+    interruption: &mut Interruption,
+) -> Result<Vec<Shown>, Failure> {
+    let mut all = Vec::new();
+    for (place, proof) in chosen.iter().enumerate() {
+        progress(&format!("{} of {}: {}", place + 1, chosen.len(), proof.name));
+        // Interrupted only while the proof runs: a database that is half made would stay.
+        let database = server.database().await?;
+        let began = Instant::now();
+        let run = interruption.or(proof.run(&database)).await;
+        let seconds = began.elapsed().as_secs_f64();
+        database.close().await?;
+        progress("");
+        let (ok, steps) = match run? {
+            Ok(evidence) => (true, evidence.steps.into_iter().map(Step::from).collect()),
+            Err(failure) => (false, vec![Step::from(failure)]),
+        };
+        let shown = Shown { number: proof.number, name: proof.name, promise: proof.promise, ok, seconds, steps };
+        if !form.json {
+            output::line(&text(&shown))?;
+        }
+        all.push(shown);
+    }
+    Ok(all)
+}
+
+fn text(shown: &Shown) -> String {
+    let mut text = format!(
+        "{:>2}  {}  {} ({:.1}s)\n",
+        shown.number,
+        if shown.ok { "ok" } else { "FAILED" },
+        shown.name,
+        shown.seconds
+    );
+    for Step { tried, expected, happened } in &shown.steps {
+        // What a server says about where it stood comes in lines of its own.
+        let happened = happened.lines().collect::<Vec<_>>().join(" / ");
+        text.push_str(&format!("      tried {tried}; expected {expected}; happened: {happened}\n"));
+    }
+    text
+}
+
+/// A line on the terminal that is gone when the next one comes.
+fn progress(words: &str) {
+    let mut terminal = io::stderr();
+    if terminal.is_terminal() {
+        // Nothing depends on it.
+        let _ = write!(terminal, "\r\x1b[K{words}").and_then(|()| terminal.flush());
+    }
+}
+
+impl From<proofs::Step> for Step {
+    fn from(step: proofs::Step) -> Self {
+        Self { tried: step.tried, expected: step.expected, happened: step.happened }
+    }
+}
+
+impl From<proofs::Failure> for Step {
+    fn from(failure: proofs::Failure) -> Self {
+        Self { tried: failure.tried, expected: failure.expected, happened: failure.happened }
+    }
+}

@@ -1,0 +1,167 @@
+//! Installing without a superuser: what a login needs, and what it is told when it lacks it.
+//!
+//! Roles belong to the whole server, so each case has a server of its own.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
+)]
+
+mod program;
+
+use program::{Ran, symphony};
+use symphony_outbox::connect::Target;
+use symphony_proof::kit::postgres::{Binaries, Cluster, Options};
+use tokio_postgres::Client;
+
+const ROLES: &str = "create role symphony_control nologin; create role symphony_ingest nologin;
+    create role symphony_executor nologin; create role symphony_operator nologin; create role symphony_readonly nologin;
+    create role symphony_auditor nologin; create role symphony_auth nologin;";
+
+/// A server with a database `shop`, where `installer` may do what the DBA let it.
+struct Stage {
+    cluster: Cluster,
+    dba: Client,
+}
+
+impl Stage {
+    async fn new(dba_does: &str) -> Self {
+        let cluster = Cluster::start(&Binaries::find().unwrap(), Options::default()).await.unwrap();
+        connect(&cluster.url("postgres")).await.batch_execute("create database shop").await.unwrap();
+        let dba = connect(&cluster.url("shop")).await;
+        dba.batch_execute(dba_does).await.unwrap();
+        Self { cluster, dba }
+    }
+
+    fn url(&self, user: &str) -> String {
+        format!("postgres://{user}@127.0.0.1:{}/shop", self.cluster.port())
+    }
+
+    fn install(&self) -> Ran {
+        symphony(&self.url("installer"), &["install"])
+    }
+
+    /// Whether the installer may act as the owner of everything.
+    async fn is_owner(&self) -> bool {
+        let right = if self.cluster.binaries().major() >= 16 { "SET" } else { "MEMBER" };
+        let asked = "select pg_has_role('installer', 'symphony_control', $1)";
+        self.dba.query_one(asked, &[&right]).await.unwrap().get(0)
+    }
+
+    /// Everything that an install could have left behind.
+    async fn traces(&self) -> String {
+        let asked = "select format('%s; %s; %s',
+            (select string_agg(rolname, ' ' order by rolname) from pg_roles where rolname not like 'pg\\_%'),
+            (select count(*) from pg_auth_members), to_regnamespace('symphony'))";
+        self.dba.query_one(asked, &[]).await.unwrap().get(0)
+    }
+
+    /// Fails the test unless the install is refused with these words, and leaves nothing behind.
+    async fn refuses(&self, words: &[&str]) {
+        let before = self.traces().await;
+        let refused = self.install().exits(3);
+        for word in words {
+            assert!(refused.stderr.contains(word), "{word}: {}", refused.all());
+        }
+        assert!(refused.stderr.contains("nothing was installed"), "{}", refused.all());
+        assert!(refused.stderr.contains("SQLSTATE 42501"), "{}", refused.all());
+        assert_eq!(self.traces().await, before);
+    }
+
+    /// Fails the test unless what is there is whole, and owned by the one who should own it.
+    async fn is_whole(&self) {
+        symphony(&self.url("installer"), &["verify"]).exits(0);
+        let owners = "select string_agg(distinct pg_get_userbyid(o), ' ') from (
+            select relowner as o from pg_class where relnamespace = 'symphony'::regnamespace
+            union all select proowner from pg_proc where pronamespace = 'symphony'::regnamespace
+            union all select nspowner from pg_namespace where nspname = 'symphony') as owners";
+        assert_eq!(self.dba.query_one(owners, &[]).await.unwrap().get::<_, &str>(0), "symphony_control");
+    }
+}
+
+async fn connect(url: &str) -> Client {
+    Target::parse(url).unwrap().connect().await.unwrap()
+}
+
+#[tokio::test]
+async fn who_may_create_roles_installs_and_is_not_the_owner_afterwards() {
+    let stage =
+        Stage::new("create role installer login createrole; grant create on database shop to installer").await;
+    let said = stage.install().exits(0);
+    assert!(said.stdout.starts_with("installed"), "{}", said.all());
+    stage.is_whole().await;
+    assert!(!stage.is_owner().await);
+    let said = stage.install().exits(0);
+    assert!(said.stdout.starts_with("already current"), "{}", said.all());
+
+    // An upgrade goes the same way: something is to be done, and it can be.
+    stage.dba.batch_execute("drop view symphony.payment_rail_policies").await.unwrap();
+    let said = stage.install().exits(0);
+    assert!(said.stdout.starts_with("installed"), "{}", said.all());
+    stage.is_whole().await;
+    assert!(!stage.is_owner().await);
+
+    // It lets others in.
+    let installer = connect(&stage.url("installer")).await;
+    let lets_in = "create role app login; grant symphony_ingest to app;
+                   create role duty login; grant symphony_operator to duty";
+    installer.batch_execute(lets_in).await.unwrap();
+    symphony(&stage.url("duty"), &["rail", "set", "sepa", "--actor", "a", "--reason", "b"]).exits(0);
+    let enqueue =
+        ["enqueue", "--instruction", "i", "--participant", "p", "--key", "k", "--rail", "sepa", "--payload", "{}"];
+    symphony(&stage.url("app"), &enqueue).exits(0);
+    let refused = symphony(&stage.url("duty"), &enqueue).exits(3);
+    assert!(refused.stderr.contains("grant symphony_ingest"), "{}", refused.all());
+}
+
+#[tokio::test]
+async fn who_is_granted_the_owner_by_a_dba_installs_without_creating_roles() {
+    let stage = Stage::new(&format!(
+        "{ROLES} create role installer login; grant create on database shop to installer;
+         grant symphony_control to installer"
+    ))
+    .await;
+    stage.install().exits(0);
+    stage.is_whole().await;
+    assert!(stage.is_owner().await, "what the DBA gave stays given");
+    stage.install().exits(0);
+}
+
+#[tokio::test]
+async fn where_the_roles_are_there_and_not_granted_the_grant_to_run_is_named() {
+    let stage =
+        Stage::new(&format!("{ROLES} create role installer login; grant create on database shop to installer"))
+            .await;
+    stage.refuses(&["installer may not act as symphony_control", "grant symphony_control to installer;"]).await;
+    // It is the truth.
+    stage.dba.batch_execute("grant symphony_control to installer").await.unwrap();
+    stage.install().exits(0);
+}
+
+#[tokio::test]
+async fn from_16_on_to_create_roles_is_no_right_to_those_of_others() {
+    let stage = Stage::new(&format!(
+        "{ROLES} create role installer login createrole; grant create on database shop to installer"
+    ))
+    .await;
+    if stage.cluster.binaries().major() >= 16 {
+        stage.refuses(&["grant symphony_control to installer;"]).await;
+    } else {
+        stage.install().exits(0);
+        assert!(!stage.is_owner().await);
+    }
+}
+
+#[tokio::test]
+async fn who_may_not_create_roles_is_told_which_to_ask_for() {
+    let stage = Stage::new("create role installer login; grant create on database shop to installer").await;
+    stage.refuses(&["installer may not create the roles", "CREATEROLE", "symphony_auditor"]).await;
+}
+
+#[tokio::test]
+async fn who_may_not_create_in_the_database_is_told_the_grant_to_ask_for() {
+    let stage = Stage::new("create role installer login createrole").await;
+    stage
+        .refuses(&["may not create a schema in database shop", "grant create on database shop to installer;"])
+        .await;
+}

@@ -1,0 +1,170 @@
+//! A day of work: a payment is enqueued, lost, found and paid, and every command tells it as it is.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
+)]
+
+mod program;
+
+use std::time::Duration;
+
+use program::symphony;
+use serde_json::{Value, json};
+use symphony_outbox::payment::{Completion, OUTCOME_UNKNOWN, Outcome, RailAnswer, Reason, worker};
+use symphony_outbox::{BatchSize, WorkerId};
+use symphony_proof::kit::scratch::{Database, Server};
+
+/// Claims the one payment that is due, and ends it so.
+async fn work(database: &Database, outcome: Outcome) -> String {
+    let client = database.connect_as("symphony_executor").await.unwrap();
+    let name = WorkerId::from("worker-1");
+    let mut claimed = worker::claim(&client, &name, BatchSize::MOST, Duration::from_secs(60)).await.unwrap();
+    assert_eq!(claimed.len(), 1);
+    let claimed = claimed.remove(0);
+    let completion = Completion { lease: claimed.lease(), outcome, latency: Some(Duration::from_millis(7)) };
+    worker::complete(&client, &name, &completion).await.unwrap();
+    claimed.outbox_id.to_string()
+}
+
+fn reason(code: &str) -> Reason {
+    Reason { code: code.into(), message: Some("no answer\u{1b}[31m".into()) }
+}
+
+fn events(story: &Value) -> Vec<&str> {
+    story["events"].as_array().unwrap().iter().map(|event| event["event"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_payment_is_told_from_its_enqueue_to_its_redrive() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    // Each command with the role that it names, and no other.
+    let till = database.url_as_login(&["symphony_ingest"]).await.unwrap();
+    let duty = database.url_as_login(&["symphony_operator"]).await.unwrap();
+    let reader = database.url_as_login(&["symphony_readonly"]).await.unwrap();
+    let warrant = ["--actor", "ana", "--reason", "the statement of today", "--json"];
+
+    let rail = symphony(&duty, &[&["rail", "set", "sepa", "--max-attempts", "3"], &warrant[..]].concat()).exits(0);
+    assert_eq!(rail.json()["max_attempts"], 3);
+    let enqueue = [
+        "enqueue",
+        "--instruction",
+        "pay-1",
+        "--participant",
+        "acme",
+        "--key",
+        "k1",
+        "--rail",
+        "sepa",
+        "--payload",
+        r#"{"iban":"DE02"}"#,
+        "--json",
+    ];
+    let enqueued = symphony(&till, &enqueue).exits(0).json();
+    let outbox = enqueued["outbox_id"].as_str().unwrap().to_owned();
+    assert_eq!(symphony(&reader, &["status", "--json"]).exits(0).json()["due"], 1);
+
+    let failed = Outcome::Failed { reason: reason(OUTCOME_UNKNOWN), rail: RailAnswer::default() };
+    assert_eq!(work(&database, failed).await, outbox);
+    let dead = symphony(&reader, &["dlq", "list", "--json"]).exits(0).json();
+    assert_eq!((&dead[0]["outbox_id"], &dead[0]["outcome_unknown"]), (&json!(outbox), &json!(true)));
+    let status = symphony(&reader, &["status"]).exits(0).stdout;
+    assert!(status.contains("sepa") && status.contains("total"), "{status}");
+
+    let redrive = [&["dlq", "redrive", &outbox], &warrant[..]].concat();
+    let refused = symphony(&duty, &redrive).exits(3);
+    assert!(refused.stderr.contains("SQLSTATE P7003") && refused.stderr.contains("hint: "), "{}", refused.all());
+    symphony(&duty, &[&["dlq", "resolve", &outbox, "--as", "NOT_PAID"], &warrant[..]].concat()).exits(0);
+    let again = symphony(&duty, &redrive).exits(0).json()["outbox_id"].as_str().unwrap().to_owned();
+    let rail = RailAnswer { reference: Some("ref-9".into()), code: Some("ACSC".into()) };
+    assert_eq!(work(&database, Outcome::Dispatched { rail }).await, again);
+
+    // By either outbox and by the instruction: one story, without a payload.
+    let story = symphony(&reader, &["inspect", "pay-1", "--json"]).exits(0);
+    for id in [&outbox, &again] {
+        assert_eq!(symphony(&reader, &["inspect", id, "--json"]).exits(0).json(), story.json());
+    }
+    let told = ["ENQUEUED", "LEASE_CLAIMED", "ATTEMPT_COMPLETED"];
+    assert_eq!(events(&story.json()), [&told[..], &["REDRIVEN"], &told[..]].concat());
+    assert_eq!(story.json()["operations"].as_array().unwrap().len(), 2);
+    let text = symphony(&reader, &["inspect", "pay-1"]).exits(0).stdout;
+    for seen in [
+        "CLAIMED by worker-1, attempt 1",
+        "FAILED by worker-1, attempt 1, error OUTCOME_UNKNOWN, after 7 ms: no answer",
+        "RESOLVED as NOT_PAID by ana",
+        &format!("REDRIVEN as {again} by ana"),
+        &format!("ENQUEUED by a redrive of {outbox}"),
+        "DISPATCHED by worker-1, attempt 1, rail reference ref-9, rail code ACSC",
+    ] {
+        assert!(text.contains(seen), "{seen}: {text}");
+    }
+    assert!(!text.contains('\u{1b}') && !text.contains("DE02") && !story.stdout.contains("DE02"), "{text}");
+    database.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_rail_is_paused_and_resumed_and_what_waits_says_so() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    let url = database.url();
+    let warrant = ["--actor", "ana", "--reason", "the bank is down"];
+    let rail = |action: &[&str]| symphony(&url, &[&["rail"], action, &warrant[..]].concat()).exits(0);
+    rail(&["set", "sepa", "--max-in-flight", "5", "--ordered", "true"]);
+    assert!(rail(&["set", "sepa", "--max-in-flight", "none"]).stdout.contains("no cap"));
+    let enqueue = [
+        "enqueue",
+        "--instruction",
+        "pay-1",
+        "--participant",
+        "acme",
+        "--key",
+        "k1",
+        "--rail",
+        "sepa",
+        "--payload",
+        "{}",
+    ];
+    symphony(&url, &enqueue).exits(0);
+    rail(&["pause", "sepa"]);
+    assert!(symphony(&url, &["inspect", "pay-1"]).exits(0).stdout.contains("now: PAUSED"));
+    assert_eq!(symphony(&url, &["status", "--json"]).exits(0).json()["rails"][0]["paused"], true);
+    rail(&["resume", "sepa"]);
+    assert!(symphony(&url, &["inspect", "pay-1"]).exits(0).stdout.contains("now: DUE"));
+    let listed = symphony(&url, &["rail", "list", "--json"]).exits(0).json();
+    assert_eq!((&listed[0]["rail_type"], &listed[0]["ordered"]), (&json!("sepa"), &json!(true)));
+    database.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_login_without_the_role_is_told_which_it_needs() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    let nobody = database.url_as_login(&[]).await.unwrap();
+    let warrant = ["--actor", "a", "--reason", "b"];
+    for (arguments, role) in [
+        (vec!["status"], "symphony_readonly"),
+        (vec!["inspect", "x"], "symphony_readonly"),
+        ([&["rail", "set", "sepa"], &warrant[..]].concat(), "symphony_operator"),
+        (
+            vec![
+                "enqueue",
+                "--instruction",
+                "i",
+                "--participant",
+                "p",
+                "--key",
+                "k",
+                "--rail",
+                "r",
+                "--payload",
+                "{}",
+            ],
+            "symphony_ingest",
+        ),
+    ] {
+        let refused = symphony(&nobody, &arguments).exits(3);
+        assert!(refused.stderr.contains(&format!("grant {role} to")), "{arguments:?}: {}", refused.all());
+    }
+    database.close().await.unwrap();
+}

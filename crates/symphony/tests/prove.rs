@@ -1,0 +1,108 @@
+//! `symphony prove` and `symphony demo`: they do what they say, and leave nothing behind.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
+)]
+
+mod program;
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
+use program::symphony;
+use symphony_outbox::connect::Target;
+use symphony_proof::kit::postgres::{Binaries, Cluster, Options};
+use symphony_proof::proofs;
+
+/// A server of its own: what is left behind is counted on all of it.
+async fn server() -> Cluster {
+    Cluster::start(&Binaries::find().unwrap(), Options::default()).await.unwrap()
+}
+
+/// The databases and roles that are not there from the beginning.
+async fn left_behind(cluster: &Cluster) -> Vec<String> {
+    let client = Target::parse(&cluster.url("postgres")).unwrap().connect().await.unwrap();
+    let asked = "select datname::text from pg_database where datname not in ('postgres', 'template0', 'template1')
+                 union all
+                 select rolname::text from pg_roles where rolname not like 'pg\\_%' and rolname <> 'postgres'";
+    client.query(asked, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test]
+async fn proofs_show_what_was_tried_and_leave_nothing_behind() {
+    let cluster = server().await;
+    let url = cluster.url("postgres");
+    let said = symphony(&url, &["prove", "--only", "1", "--only", "11", "--json"]).exits(0).json();
+    assert_eq!((&said["passed"], &said["failed"]), (&2.into(), &0.into()));
+    for (proof, number) in said["proofs"].as_array().unwrap().iter().zip([1, 11]) {
+        assert_eq!((&proof["number"], &proof["ok"]), (&number.into(), &true.into()));
+        for step in proof["steps"].as_array().unwrap() {
+            assert!(["tried", "expected", "happened"].iter().all(|word| !step[word].as_str().unwrap().is_empty()));
+        }
+    }
+    let text = symphony(&url, &["prove", "--only", "1"]).exits(0).stdout;
+    assert!(text.starts_with(" 1  ok  nobody_can_change_what_is_in_the_ledger"), "{text}");
+    assert!(text.contains("tried ") && text.contains("; expected ") && text.contains("; happened: "), "{text}");
+    assert!(text.ends_with("1 proofs held, 0 FAILED\n"), "{text}");
+    assert_eq!(left_behind(&cluster).await, Vec::<String>::new());
+}
+
+#[test]
+fn every_proof_is_listed_without_a_database() {
+    let listed = symphony("", &["prove", "--list", "--json"]).exits(0).json();
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|proof| proof["name"].as_str().unwrap()).collect();
+    assert_eq!(names, proofs::all().iter().map(|proof| proof.name).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn who_interrupts_the_proofs_finds_nothing_left_behind() {
+    let cluster = server().await;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_symphony"))
+        .arg("prove")
+        .env("DATABASE_URL", cluster.url("postgres"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The first proof is done, so another is under way.
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().contains("ok"));
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    lines.for_each(drop);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(left_behind(&cluster).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn who_may_not_create_databases_is_told_so() {
+    let cluster = server().await;
+    let client = Target::parse(&cluster.url("postgres")).unwrap().connect().await.unwrap();
+    client.batch_execute("create role weak login").await.unwrap();
+    let url = cluster.url("postgres").replace("postgres@", "weak@");
+    let refused = symphony(&url, &["prove"]).exits(3);
+    assert!(refused.stderr.contains("the login weak may not create databases"), "{}", refused.all());
+    assert_eq!(left_behind(&cluster).await, ["weak"]);
+}
+
+#[tokio::test]
+async fn roles_that_were_there_before_the_proofs_stay() {
+    let cluster = server().await;
+    let url = cluster.url("postgres");
+    symphony(&url, &["install"]).exits(0);
+    let before = left_behind(&cluster).await;
+    symphony(&url, &["prove", "--only", "1"]).exits(0);
+    assert_eq!(left_behind(&cluster).await, before);
+    symphony(&url, &["verify"]).exits(0);
+}
+
+#[test]
+fn the_demo_goes_as_expected() {
+    let said = symphony("", &["demo"]).exits(0);
+    for seen in ["SQLSTATE P7004", "SQLSTATE P7002", "SQLSTATE P0001", "SQLSTATE P7003", "steps were as expected"]
+    {
+        assert!(said.stdout.contains(seen), "{seen}: {}", said.all());
+    }
+    assert!(!said.stdout.contains("NOT AS EXPECTED"), "{}", said.all());
+}

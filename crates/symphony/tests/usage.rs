@@ -1,0 +1,186 @@
+//! Bad input: each command says what to do, with the exit code of its kind, and never shows a password.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
+)]
+
+mod program;
+
+use program::{symphony, symphony_with_input};
+use symphony_proof::kit::scratch::Server;
+
+const OUTBOX: &str = "0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f";
+
+/// Wrong arguments that need no database to be seen, and what the answer must say.
+const WRONG: &[(&[&str], &str)] = &[
+    (&[], "Usage: symphony"),
+    (&["instal"], "install"),
+    (&["install", "--lane", "pigeon"], "this build has: payment"),
+    (&["install", "--print", "--json"], "cannot be used with"),
+    (&["verify", "--lane", ""], "there is no lane"),
+    (&["verify", "extra"], "unexpected argument 'extra'"),
+    (&["enqueue"], "--instruction <ID>"),
+    (
+        &["enqueue", "--instruction", "i", "--participant", "p", "--key", "k", "--rail", "r"],
+        "--payload-file <FILE>",
+    ),
+    (
+        &["enqueue", "--instruction", "i", "--participant", "p", "--key", "k", "--rail", "r", "--payload", "{]"],
+        "the payload is not JSON: line 1, column 2",
+    ),
+    (
+        &[
+            "enqueue",
+            "--instruction",
+            "i",
+            "--participant",
+            "p",
+            "--key",
+            "k",
+            "--rail",
+            "r",
+            "--payload-file",
+            "/nowhere/at/all",
+        ],
+        "cannot read /nowhere/at/all",
+    ),
+    (&["inspect"], "<ID>"),
+    (&["status", "--jsn"], "--json"),
+    (&["rail"], "pause"),
+    (&["rail", "set", "sepa"], "--actor <NAME>"),
+    (
+        &["rail", "set", "sepa", "--ordered", "maybe", "--actor", "a", "--reason", "b"],
+        "[possible values: true, false]",
+    ),
+    (
+        &["rail", "set", "sepa", "--max-in-flight", "few", "--actor", "a", "--reason", "b"],
+        "a whole number, or none",
+    ),
+    (&["rail", "set", "sepa", "--on-unknown", "PRAY", "--actor", "a", "--reason", "b"], "INQUIRE, RESEND, STOP"),
+    (&["rail", "pause", "sepa", "--actor", "a"], "--reason <TEXT>"),
+    (&["dlq", "list", "--limit", "0"], "from 1 to 1000"),
+    (&["dlq", "redrive", "not-an-id", "--actor", "a", "--reason", "b"], "invalid value 'not-an-id'"),
+    (&["dlq", "resolve", OUTBOX, "--as", "MAYBE", "--actor", "a", "--reason", "b"], "PAID, NOT_PAID, SKIPPED"),
+    (&["prove", "--only", "999"], "--list"),
+    (&["demo", "--kep"], "--keep"),
+];
+
+#[test]
+fn wrong_arguments_are_answered_with_what_to_do() {
+    for (arguments, says) in WRONG {
+        let ran = symphony("postgres://me:s3cret@127.0.0.1:1/x", arguments);
+        assert_eq!(ran.code, 2, "{arguments:?}: {}", ran.all());
+        assert!(ran.stderr.contains(says), "{arguments:?} does not say {says:?}: {}", ran.all());
+        assert!(ran.stdout.is_empty() && !ran.stderr.contains("s3cret"), "{arguments:?}: {}", ran.all());
+    }
+}
+
+#[tokio::test]
+async fn what_only_the_database_can_refuse_is_wrong_input_as_well() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    let url = database.url();
+    let warrant = ["--actor", "ana", "--reason", "a test"];
+    symphony(&url, &[&["rail", "set", "sepa"], &warrant[..]].concat()).exits(0);
+
+    let named = ["enqueue", "--participant", "p", "--key", "k", "--rail"];
+    let blank = [&named[..], &["sepa", "--payload", "{}", "--instruction", " "]].concat();
+    assert!(symphony(&url, &blank).exits(2).stderr.contains("p_instruction_id must not be blank"));
+    let list = [&named[..], &["sepa", "--payload", "[]", "--instruction", "i"]].concat();
+    assert!(symphony(&url, &list).exits(2).stderr.contains("must be a JSON object"));
+    let range = [&["rail", "set", "sepa", "--max-attempts", "99"], &warrant[..]].concat();
+    assert!(symphony(&url, &range).exits(2).stderr.contains("max_attempts is 1 to 20"));
+    // There is no such thing.
+    let typo = [&named[..], &["sepia", "--payload", "{}", "--instruction", "i"]].concat();
+    assert!(symphony(&url, &typo).exits(1).stderr.contains("symphony rail list"));
+    let nothing = symphony(&url, &["inspect", "nothing"]).exits(1);
+    assert!(nothing.stderr.contains("\"nothing\""), "{}", nothing.all());
+    assert!(
+        symphony(&url, &[&["rail", "pause", "sepia"], &warrant[..]].concat()).exits(1).stderr.contains("P7006")
+    );
+    database.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_payload_is_read_from_a_file_or_stdin_and_no_further_than_allowed() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    let url = database.url();
+    symphony(&url, &["rail", "set", "sepa", "--actor", "ana", "--reason", "a test"]).exits(0);
+    let enqueue = |file: &str, input: &str| {
+        let named =
+            ["enqueue", "--instruction", "i", "--participant", "p", "--key", "k", "--rail", "sepa", "--json"];
+        symphony_with_input(&url, &[&named[..], &["--payload-file", file]].concat(), input)
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("payload.json");
+    std::fs::write(&path, r#"{"amount": 1.10}"#).unwrap();
+
+    let first = enqueue("-", r#"{"amount": 1.10}"#).exits(0).json();
+    assert_eq!((&first["replayed"], &first["sequence_id"]), (&false.into(), &1.into()));
+    let again = enqueue(path.to_str().unwrap(), "").exits(0).json();
+    assert_eq!((&again["replayed"], &again["outbox_id"]), (&true.into(), &first["outbox_id"]));
+    let conflict = enqueue("-", r#"{"amount": 1.11}"#).exits(3);
+    assert!(conflict.stderr.contains("SQLSTATE P7004") && !conflict.stderr.contains("1.11"), "{}", conflict.all());
+    let too_much = enqueue("-", &" ".repeat(300 * 1024)).exits(2);
+    assert!(too_much.stderr.contains("stdin holds more than 262144 bytes"), "{}", too_much.all());
+    database.close().await.unwrap();
+}
+
+#[test]
+fn a_database_that_is_missing_silent_or_refuses_is_exit_code_3_and_a_bad_address_2() {
+    let which = symphony("", &["status"]).exits(2);
+    assert!(which.stderr.contains("--database-url") && which.stderr.contains("DATABASE_URL"), "{}", which.all());
+    let nobody = symphony("postgres://me:s3cret@127.0.0.1:1/shop", &["status"]).exits(3);
+    assert!(nobody.stderr.contains("cannot connect to 127.0.0.1:1, database shop as me"), "{}", nobody.all());
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let url = format!("postgres://me:s3cret@127.0.0.1:{port}/shop?connect_timeout=1");
+    let silence = symphony(&url, &["verify"]).exits(3);
+    assert!(silence.stderr.contains("did not answer within 1s"), "{}", silence.all());
+    for (bad, says) in [
+        ("mysql://me:s3cret@host/shop", "postgres://"),
+        ("postgres://me:s3@cret@host/shop", "%40"),
+        ("postgres://me:s3cret@host/shop?sslmode=verify-full", "sslrootcert"),
+        ("postgres://me:s3cret@host/shop?sslmode=verify-full&sslrootcert=/no/such.pem", "/no/such.pem"),
+        ("host=db password='s3cret", "name=value"),
+    ] {
+        let refused = symphony(bad, &["verify"]).exits(2);
+        assert!(refused.stderr.contains(says), "{bad}: {}", refused.all());
+        for run in [&refused, &nobody, &silence] {
+            assert!(!run.all().contains("s3cret") && !run.all().contains("cret@"), "{}", run.all());
+        }
+    }
+    // A URL where none belongs is not shown with its password either, nor is the one of the variable in the help.
+    let lost = symphony("", &["postgres://me:s3cret@host/shop"]).exits(2);
+    assert!(lost.stderr.contains("postgres://me:***@host/shop"), "{}", lost.all());
+    let help = symphony("postgres://me:s3cret@host/shop", &["--help"]).exits(0);
+    assert!(help.stdout.contains("DATABASE_URL") && !help.stdout.contains("s3cret"), "{}", help.all());
+}
+
+#[test]
+fn every_command_has_an_example_and_says_what_its_exit_code_means() {
+    for command in [
+        &["install"][..],
+        &["verify"],
+        &["prove"],
+        &["enqueue"],
+        &["inspect"],
+        &["status"],
+        &["demo"],
+        &["rail"],
+        &["rail", "list"],
+        &["rail", "set"],
+        &["rail", "pause"],
+        &["rail", "resume"],
+        &["dlq"],
+        &["dlq", "list"],
+        &["dlq", "redrive"],
+        &["dlq", "resolve"],
+    ] {
+        let help = symphony("", &[command, &["--help"]].concat()).exits(0).stdout;
+        assert!(help.contains(&format!("Examples:\n  symphony {}", command.join(" "))), "{help}");
+        assert!(help.contains("Exit codes:"), "{help}");
+    }
+}

@@ -1,0 +1,167 @@
+//! `symphony verify` names every kind of drift, and `symphony install` repairs what an install decides.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
+)]
+
+mod program;
+
+use program::symphony;
+use symphony_proof::kit::postgres::{Binaries, Cluster, Options};
+use symphony_proof::kit::scratch::Server;
+
+/// What an install does about a drift.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Install {
+    /// It puts it right.
+    Repairs,
+    /// It says that a person must.
+    LeavesToPeople,
+}
+
+/// Plants a drift in a database of its own: verify must name it, and install do what it can.
+async fn drift(planted: &str, named: &str, install: Install) {
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    symphony(&database.url(), &["verify"]).exits(0);
+    let superuser = database.connect().await.unwrap();
+    superuser.batch_execute(planted).await.unwrap();
+    drop(superuser);
+
+    let found = symphony(&database.url(), &["verify"]).exits(1);
+    assert!(found.stdout.lines().any(|line| line.contains(named)), "{planted}\n{}", found.all());
+    let json = symphony(&database.url(), &["verify", "--json"]).exits(1).json();
+    assert_eq!(json["clean"], false);
+    assert_eq!(json["differences"].as_array().unwrap().len(), found.stdout.lines().count());
+
+    match install {
+        Install::Repairs => {
+            symphony(&database.url(), &["install"]).exits(0);
+            symphony(&database.url(), &["verify"]).exits(0);
+        }
+        Install::LeavesToPeople => {
+            let said = symphony(&database.url(), &["install"]);
+            assert_ne!(said.code, 0, "{planted}\n{}", said.all());
+            symphony(&database.url(), &["verify"]).exits(1);
+        }
+    }
+    database.close().await.unwrap();
+}
+
+macro_rules! drifts {
+    ($($name:ident: $planted:expr => $named:expr, $install:ident;)+) => {
+        $(
+            #[tokio::test]
+            async fn $name() {
+                drift($planted, $named, Install::$install).await;
+            }
+        )+
+    };
+}
+
+drifts! {
+    an_added_column_is_named:
+        "alter table symphony.payment_outbox_pending add column colour text"
+        => "unexpected: column symphony.payment_outbox_pending.colour", LeavesToPeople;
+    a_dropped_constraint_is_named:
+        "alter table symphony.payment_outbox_pending drop constraint payment_outbox_pending_lease_is_whole_or_absent"
+        => "missing: constraint payment_outbox_pending_lease_is_whole_or_absent", LeavesToPeople;
+    a_dropped_index_is_named:
+        "drop index symphony.payment_outbox_attempts_one_terminal_per_outbox"
+        => "missing: index payment_outbox_attempts_one_terminal_per_outbox", LeavesToPeople;
+    a_changed_default_is_named:
+        "alter table symphony.payment_rails alter column max_attempts set default 3"
+        => "changed: column symphony.payment_rails.max_attempts: definition is integer not null default 3", LeavesToPeople;
+    a_disabled_trigger_is_named:
+        "do $$ declare t name; begin
+           select tgname into strict t from pg_trigger
+           where tgrelid = 'symphony.payment_outbox_attempts'::regclass and not tgisinternal limit 1;
+           execute format('alter table symphony.payment_outbox_attempts disable trigger %I', t);
+         end $$"
+        => "disabled, should be", Repairs;
+    a_dropped_trigger_is_named:
+        "do $$ declare t name; begin
+           select tgname into strict t from pg_trigger
+           where tgrelid = 'symphony.payment_outbox_attempts'::regclass and not tgisinternal limit 1;
+           execute format('drop trigger %I on symphony.payment_outbox_attempts', t);
+         end $$"
+        => "missing: trigger", Repairs;
+    a_changed_function_body_is_named:
+        "create or replace function symphony.caller_traceparent() returns text language sql stable
+           set search_path = pg_catalog, symphony, pg_temp as $$ select null::text $$"
+        => "changed: function symphony.caller_traceparent(): body", Repairs;
+    an_overload_is_named:
+        "create function symphony.claim_floor(int) returns int language sql as 'select 1'"
+        => "unexpected: function symphony.claim_floor(integer)", LeavesToPeople;
+    another_owner_of_a_function_is_named:
+        "alter function symphony.claim_outbox_batch owner to postgres"
+        => "owner is postgres, should be symphony_control", LeavesToPeople;
+    another_search_path_of_a_function_is_named:
+        "alter function symphony.claim_outbox_batch set search_path = public, symphony"
+        => "settings is", Repairs;
+    a_function_that_is_no_definer_any_more_is_named:
+        "alter function symphony.claim_outbox_batch security invoker"
+        => "security invoker", Repairs;
+    a_grant_to_public_is_named:
+        "grant execute on function symphony.claim_outbox_batch to public"
+        => "unexpected: right of PUBLIC to EXECUTE on function symphony.claim_outbox_batch", Repairs;
+    a_grant_on_a_table_is_named:
+        "grant insert on symphony.payment_outbox_pending to symphony_ingest"
+        => "unexpected: right of symphony_ingest to INSERT on table symphony.payment_outbox_pending", Repairs;
+    a_grant_on_a_column_is_named:
+        "grant update (payload) on symphony.payment_outbox_pending to symphony_executor"
+        => "unexpected: right of symphony_executor to UPDATE on table symphony.payment_outbox_pending (payload)", Repairs;
+    a_revoked_grant_is_named:
+        "revoke execute on function symphony.claim_outbox_batch from symphony_executor"
+        => "missing: right of symphony_executor to EXECUTE on function symphony.claim_outbox_batch", Repairs;
+    an_extra_table_is_named:
+        "create table symphony.notes (note text)"
+        => "unexpected: table symphony.notes", LeavesToPeople;
+    row_security_is_named:
+        "alter table symphony.payment_outbox_pending enable row level security"
+        => "row security is on, should be off", LeavesToPeople;
+    a_view_in_other_words_is_named:
+        "create or replace view symphony.payment_rail_policies as
+         select r.rail_type, r.max_attempts, r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight,
+                false as paused, r.on_unknown, r.key_memory_seconds, r.updated_by, r.updated_at from symphony.payment_rails r"
+        => "changed: view symphony.payment_rail_policies: definition", Repairs;
+    default_rights_are_named:
+        "alter default privileges for role symphony_control in schema symphony grant select on tables to public"
+        => "default rights of symphony_control", LeavesToPeople;
+    a_rule_is_named:
+        "create rule nothing as on insert to symphony.payment_outbox_attempts do instead nothing"
+        => "unexpected: rule nothing on symphony.payment_outbox_attempts", LeavesToPeople;
+}
+
+#[tokio::test]
+async fn a_login_without_any_right_can_verify() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    let nobody = database.url_as_login(&[]).await.unwrap();
+    symphony(&nobody, &["verify"]).exits(0);
+    let superuser = database.connect().await.unwrap();
+    superuser.batch_execute("grant truncate on symphony.payment_outbox_attempts to symphony_auth").await.unwrap();
+    let found = symphony(&nobody, &["verify"]).exits(1);
+    assert!(found.stdout.contains("right of symphony_auth to TRUNCATE"), "{}", found.all());
+}
+
+/// Roles belong to the whole server, so this one has a server of its own.
+#[tokio::test]
+async fn a_role_that_may_log_in_is_named() {
+    let cluster = Cluster::start(&Binaries::find().unwrap(), Options::default()).await.unwrap();
+    let url = cluster.url("postgres");
+    symphony(&url, &["install"]).exits(0);
+    let server = Server::at(&url).unwrap();
+    let other = server.empty_database().await.unwrap();
+    let superuser = other.connect().await.unwrap();
+    superuser.batch_execute("alter role symphony_executor login createdb").await.unwrap();
+
+    let found = symphony(&url, &["verify"]).exits(1);
+    let named = "changed: role symphony_executor: attributes is LOGIN CREATEDB, should be NOLOGIN";
+    assert!(found.stdout.contains(named), "{}", found.all());
+    superuser.batch_execute("alter role symphony_executor nologin nocreatedb").await.unwrap();
+    symphony(&url, &["verify"]).exits(0);
+    drop(superuser);
+    other.close().await.unwrap();
+}
