@@ -42,9 +42,11 @@ async fn proofs_show_what_was_tried_and_leave_nothing_behind() {
         }
     }
     let text = symphony(&url, &["prove", "--only", "1"]).exits(0).stdout;
-    assert!(text.starts_with(" 1  ok  nobody_can_change_what_is_in_the_ledger"), "{text}");
-    assert!(text.contains("tried ") && text.contains("; expected ") && text.contains("; happened: "), "{text}");
+    assert!(text.starts_with(" 1  ok  nobody_can_change_what_is_in_the_ledger: tried to break it "), "{text}");
     assert!(text.ends_with("1 proofs held, 0 FAILED\n"), "{text}");
+    assert_eq!(text.lines().count(), 2, "a line per proof, and the sum: {text}");
+    let text = symphony(&url, &["prove", "--only", "1", "--verbose"]).exits(0).stdout;
+    assert!(text.contains("tried ") && text.contains("; expected ") && text.contains("; happened: "), "{text}");
     assert_eq!(left_behind(&cluster).await, Vec::<String>::new());
 }
 

@@ -25,7 +25,7 @@ use crate::{
 /// The database that the URL names is connected to and otherwise left alone. Symphony's roles are created for the time
 /// being where the server has none. Needs a superuser: use a server for tests, or a private one.
 #[derive(clap::Args)]
-#[command(after_help = with_examples("  symphony prove\n  symphony prove --list\n  symphony prove --only 11 --only 12 --json"))]
+#[command(after_help = with_examples("  symphony prove\n  symphony prove --list\n  symphony prove --only 17 --verbose\n  symphony prove --only 11 --only 12 --json"))]
 pub(crate) struct Arguments {
     /// Run this proof alone; may be repeated
     #[arg(long, value_name = "N")]
@@ -33,6 +33,9 @@ pub(crate) struct Arguments {
     /// List the proofs and what they promise; needs no database
     #[arg(long)]
     list: bool,
+    /// Show every step of every proof, not only a line for each
+    #[arg(long, short)]
+    verbose: bool,
     #[command(flatten)]
     form: Form,
 }
@@ -77,7 +80,7 @@ impl Arguments {
         }
         let mut interruption = Interruption::listen()?;
         let guest = Guest::arrive(database.url()?).await?;
-        let shown = prove(guest.server(), &chosen, self.form, &mut interruption).await;
+        let shown = prove(guest.server(), &chosen, &self, &mut interruption).await;
         // Whatever happened, nothing stays.
         guest.leave().await?;
         let shown = shown?;
@@ -118,7 +121,7 @@ fn list(chosen: &[&'static Proof], form: Form) -> Result<Answer, Failure> {
 async fn prove(
     server: &Server,
     chosen: &[&'static Proof],
-    form: Form,
+    arguments: &Arguments,
     interruption: &mut Interruption,
 ) -> Result<Vec<Shown>, Failure> {
     let mut all = Vec::new();
@@ -136,26 +139,33 @@ async fn prove(
             Err(failure) => (false, vec![Step::from(failure)]),
         };
         let shown = Shown { number: proof.number, name: proof.name, promise: proof.promise, ok, seconds, steps };
-        if !form.json {
-            output::line(&text(&shown))?;
+        if !arguments.form.json {
+            output::line(text(&shown, arguments.verbose).trim_end())?;
         }
         all.push(shown);
     }
     Ok(all)
 }
 
-fn text(shown: &Shown) -> String {
-    let mut text = format!(
-        "{:>2}  {}  {} ({:.1}s)\n",
-        shown.number,
-        if shown.ok { "ok" } else { "FAILED" },
-        shown.name,
-        shown.seconds
-    );
-    for Step { tried, expected, happened } in &shown.steps {
-        // What a server says about where it stood comes in lines of its own.
-        let happened = happened.lines().collect::<Vec<_>>().join(" / ");
-        text.push_str(&format!("      tried {tried}; expected {expected}; happened: {happened}\n"));
+/// A line for a proof that held, and its steps if they are asked for or one of them went wrong.
+fn text(shown: &Shown, verbose: bool) -> String {
+    let mut text = format!("{:>2}  {}  {}: ", shown.number, if shown.ok { "ok" } else { "FAILED" }, shown.name);
+    if shown.ok {
+        let times =
+            if shown.steps.len() == 1 { "once".to_owned() } else { format!("{} times", shown.steps.len()) };
+        text.push_str(&format!("tried to break it {times}; "));
+    }
+    text.push_str(&format!("expected: {} ", shown.promise));
+    if shown.ok {
+        text.push_str("Happened: that, each time ");
+    }
+    text.push_str(&format!("({:.1}s)\n", shown.seconds));
+    if verbose || !shown.ok {
+        for Step { tried, expected, happened } in &shown.steps {
+            // What a server says about where it stood comes in lines of its own.
+            let happened = happened.lines().collect::<Vec<_>>().join(" / ");
+            text.push_str(&format!("      tried {tried}; expected {expected}; happened: {happened}\n"));
+        }
     }
     text
 }
