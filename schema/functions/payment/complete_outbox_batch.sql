@@ -39,6 +39,8 @@ declare
   -- By position: what is wrong with the outcome itself.
   v_refusals text[];
   v_messages text[];
+  -- The outboxes with whose outcome nothing is wrong, null elsewhere.
+  v_sound    uuid[];
   -- The outcomes whose lease is held, in parallel.
   v_outbox_ids           uuid[];
   v_states               symphony.outbox_attempt_state[];
@@ -70,10 +72,11 @@ begin
   perform check_isolation();
   perform pg_advisory_xact_lock_shared(rail_policy_lock());
 
-  select array_agg(c.refusal order by c.place), array_agg(c.message order by c.place)
-  into v_refusals, v_messages
+  select array_agg(c.refusal order by c.place), array_agg(c.message order by c.place),
+         array_agg(case when c.refusal is null then c.outbox_id end order by c.place)
+  into v_refusals, v_messages, v_sound
   from (
-    select g.place, w.message,
+    select g.place, g.outbox_id, w.message,
            case when w.message like 'p_state %' then 'P7003' when w.message is not null then 'P7005' end as refusal
     from unnest(p_outbox_ids, p_lease_tokens, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages,
                 p_latencies_ms, p_retry_delays_seconds) with ordinality
@@ -95,40 +98,26 @@ begin
     ) w
   ) c;
 
-  -- Locked in the order of their ids, whatever the order given, so that two callers never wait in a circle.
   select array_agg(h.outbox_id), array_agg(h.state), array_agg(h.rail_reference), array_agg(h.rail_code), array_agg(h.error_code),
          array_agg(h.error_message), array_agg(h.latency_ms), array_agg(h.retry_delay_seconds), array_agg(h.place)
   into v_outbox_ids, v_states, v_rail_references, v_rail_codes, v_error_codes,
        v_error_messages, v_latencies_ms, v_retry_delays_seconds, v_places
   from (
-    select distinct on (g.outbox_id) g.*
-    from (
-      select g.outbox_id, g.lease_token, case when g.refusal is null then g.state::symphony.outbox_attempt_state end as state,
-             g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds, g.place
-      from unnest(p_outbox_ids, p_lease_tokens, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages,
-                  p_latencies_ms, p_retry_delays_seconds, v_refusals) with ordinality
-        as g (outbox_id, lease_token, state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds,
-              refusal, place)
-      where g.refusal is null
-      order by g.outbox_id, g.place
-      offset 0
-    ) g
-    cross join lateral (
-      select p.outbox_id
-      from payment_outbox_pending p
-      where p.outbox_id = g.outbox_id
-        and p.lease_token = g.lease_token
-        and p.claimed_by = p_worker_id
-        and p.lease_expires_at > now()
-        and (
-          select true
-          from payment_outbox_attempts a
-          where a.outbox_id = p.outbox_id
-            and a.state in ('DISPATCHED', 'FAILED')
-          limit 1) is null
-      for update
-    ) p
-    order by g.outbox_id, g.place
+    select distinct on (h.outbox_id)
+           h.outbox_id, h.place, g.state::symphony.outbox_attempt_state as state, g.rail_reference, g.rail_code, g.error_code,
+           g.error_message, g.latency_ms, g.retry_delay_seconds
+    from hold_outbox_leases(v_sound, p_lease_tokens, p_worker_id) h
+    join unnest(p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms, p_retry_delays_seconds)
+      with ordinality
+      as g (state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds, place)
+      on g.place = h.place
+    where (
+      select true
+      from payment_outbox_attempts a
+      where a.outbox_id = h.outbox_id
+        and a.state in ('DISPATCHED', 'FAILED')
+      limit 1) is null
+    order by h.outbox_id, h.place
   ) h;
 
   if v_outbox_ids is not null then

@@ -20,8 +20,7 @@ as $$
 #variable_conflict use_column
 declare
   v_count   constant int := coalesce(cardinality(p_outbox_ids), 0);
-  -- The positions whose lease is held, and its new expiry: by position, because one outbox may be given
-  -- twice, with the token that holds and with one that was lost.
+  -- The positions whose lease is held, and its new expiry.
   v_places  bigint[];
   v_expires timestamptz[];
 begin
@@ -32,23 +31,9 @@ begin
     raise exception 'p_outbox_ids and p_lease_tokens must have the same number of elements' using errcode = 'P7005';
   end if;
 
-  with held as (
-    select g.place, p.outbox_id
-    from (
-      select g.outbox_id, g.lease_token, g.place
-      from unnest(p_outbox_ids, p_lease_tokens) with ordinality as g (outbox_id, lease_token, place)
-      order by g.outbox_id
-      offset 0
-    ) g
-    cross join lateral (
-      select p.outbox_id
-      from payment_outbox_pending p
-      where p.outbox_id = g.outbox_id
-        and p.lease_token = g.lease_token
-        and p.claimed_by = p_worker_id
-        and p.lease_expires_at > now()
-      for no key update
-    ) p
+  with held as materialized (
+    select h.place, h.outbox_id
+    from hold_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id) h
   ),
   renewed as (
     update payment_outbox_pending p

@@ -84,6 +84,7 @@ static PAYMENT: Lot = Lot {
         "functions/payment/enqueue_payment_outbox.sql",
         "functions/payment/enqueue_payment_outbox_batch.sql",
         "functions/payment/free_rail_seats.sql",
+        "functions/payment/hold_outbox_leases.sql",
         "functions/payment/notify_outbox_pending.sql",
         "functions/payment/outbox_key_lock.sql",
         "functions/payment/outbox_resolution.sql",
