@@ -23,10 +23,12 @@ fn files(passes: impl Fn(&str) -> bool) -> Vec<File> {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            // In a second working tree .git is a file.
+            if matches!(name.as_str(), ".git" | "target") {
+                continue;
+            }
             if path.is_dir() {
-                if !matches!(name.as_str(), ".git" | "target") {
-                    walk(&path, root, passes, found);
-                }
+                walk(&path, root, passes, found);
                 continue;
             }
             let below = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
