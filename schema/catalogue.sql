@@ -52,7 +52,7 @@ rights as (
   from types t
 ),
 facts (object, facet, value) as (
-  select format('schema %I', s.nspname), 'owner', pg_catalog.pg_get_userbyid(s.nspowner)
+  select format('schema %I', s.nspname), 'owner', pg_catalog.pg_get_userbyid(s.nspowner)::text
   from schemas s
   union all
   select format('role %I', r.rolname), 'attributes',
@@ -150,6 +150,6 @@ facts (object, facet, value) as (
   from pg_catalog.pg_default_acl d
   join schemas s on s.oid = d.defaclnamespace
 )
-select object, facet, value
+select object, facet, regexp_replace(value, '\s+', ' ', 'g') as value
 from facts
 order by object collate "C", facet collate "C"

@@ -3,7 +3,9 @@
 -- Returns a row for each, in the order given. A key that is known already, from before or from further
 -- up in the same call, is a replay and makes nothing new. The rules are those of enqueue_payment_outbox.
 -- Locks: the key of each instruction, then the row of each participant, each kind in one order for
--- everyone, so that two batches never wait for each other in a circle.
+-- everyone, so that two batches never wait for each other in a circle. Each key is an entry in the
+-- server's lock table, which everybody shares (max_locks_per_transaction × max_connections, some 8,000 at
+-- the defaults): hence the limit of 500, and a reason not to put many batches into one transaction.
 -- Raises: P7004, P7005, P7006. For: symphony_ingest.
 create or replace function symphony.enqueue_payment_outbox_batch(
   p_instruction_ids  text[],
@@ -31,7 +33,7 @@ declare
   v_replayed     boolean[];
   v_reuse_at     bigint;
 begin
-  perform check_range('the number of instructions', v_count, 1, 1000);
+  perform check_range('the number of instructions', v_count, 1, 500);
   if array[cardinality(p_participant_ids), cardinality(p_idempotency_keys), cardinality(p_rail_types), cardinality(p_payloads)]
      is distinct from array[v_count, v_count, v_count, v_count] then
     raise exception 'the five arrays must have the same number of elements' using errcode = 'P7005';

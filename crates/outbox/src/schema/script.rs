@@ -1,0 +1,132 @@
+//! The script that installs or upgrades: one transaction, the same text for us to run and for a DBA to read.
+//!
+//! Each migration carries its own condition, so the script can be run on an empty database, on an older
+//! one and on a current one. It decides nothing else: what a file does is in the file.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    Lane, VERSION,
+    files::{self, File, Lot},
+};
+
+/// Number of the advisory lock that lets one install at a time into a database.
+const LOCK: i64 = 0x73_796d_7068_6f6e;
+
+/// The script that installs `lanes`, or upgrades them.
+#[must_use]
+pub fn script(lanes: &[Lane]) -> String {
+    let mut lanes = lanes.to_vec();
+    lanes.sort_unstable();
+    lanes.dedup();
+    let names: Vec<_> = lanes.iter().map(|lane| lane.name()).collect();
+
+    let mut script = format!(
+        "-- Symphony, schema version {VERSION}, lanes: {}.\n\
+         -- Creates or upgrades; safe to run again. Needs PostgreSQL 15 or later, and either a superuser, or a\n\
+         -- user with CREATEROLE and CREATE on the database, or membership in symphony_control.\n\
+         begin;\n\
+         set local client_min_messages = warning;\n\
+         set local search_path = pg_catalog;\n\
+         set local check_function_bodies = on;\n\
+         select pg_catalog.pg_advisory_xact_lock({LOCK});\n",
+        names.join(", "),
+    );
+    push(&mut script, files::ROLES);
+    push(&mut script, files::OWN);
+    script.push_str(&refuse_newer());
+    for lot in [&files::CORE].into_iter().chain(lanes.into_iter().map(files::lot)) {
+        for migration in lot.migrations {
+            script.push_str(&apply_once(lot, migration));
+        }
+        for file in lot.current {
+            push(&mut script, file);
+        }
+    }
+    push(&mut script, files::GRANTS);
+    push(&mut script, files::DISOWN);
+    script.push_str("\ncommit;\n");
+    script
+}
+
+fn push(script: &mut String, file: &File) {
+    // Writing to a String cannot fail.
+    let _ = write!(script, "\n-- {}\n{}", file.path, file.text);
+}
+
+fn refuse_newer() -> String {
+    format!(
+        "
+do $guard$
+declare
+  v_version int;
+begin
+  if current_setting('server_version_num')::int < 150000 then
+    raise exception 'PostgreSQL % is too old', current_setting('server_version')
+      using errcode = '0A000', hint = 'Symphony needs PostgreSQL 15 or later.';
+  end if;
+  if to_regclass('symphony.schema_migrations') is not null then
+    select max(m.schema_version) into v_version from symphony.schema_migrations m;
+    if v_version > {VERSION} then
+      raise exception 'this database has schema version %, which is newer than {VERSION}, the one of this build', v_version
+        using errcode = '55000', hint = 'Install with the newer build of Symphony that was used here before.';
+    end if;
+  end if;
+end
+$guard$;
+"
+    )
+}
+
+fn apply_once(lot: &Lot, migration: &File) -> String {
+    let (lane, name, text) = (lot.name, migration.stem(), migration.text);
+    let sha256 = Sha256::digest(text).iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    });
+    format!(
+        "
+-- {path}
+do $migration$
+declare
+  v_sha256 text;
+begin
+  if to_regclass('symphony.schema_migrations') is not null then
+    select m.sha256 into v_sha256 from symphony.schema_migrations m where m.lane = '{lane}' and m.migration = '{name}';
+  end if;
+  if v_sha256 is null then
+    execute $text$
+{text}$text$;
+    insert into symphony.schema_migrations (lane, migration, sha256, schema_version)
+    values ('{lane}', '{name}', '{sha256}', {VERSION});
+  elsif v_sha256 <> '{sha256}' then
+    raise exception 'migration {lane}/{name} is not the one that was applied to this database'
+      using errcode = '55000', hint = 'Install with the build that was used here before, or with a released one.';
+  end if;
+end
+$migration$;
+",
+        path = migration.path,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_named_twice_is_installed_once() {
+        assert_eq!(script(&[Lane::Payment, Lane::Payment]), script(&[Lane::Payment]));
+    }
+
+    #[test]
+    fn no_migration_ends_its_own_quotes() {
+        for lot in [&files::CORE].into_iter().chain(Lane::ALL.map(files::lot)) {
+            for migration in lot.migrations {
+                assert!(!migration.text.contains("$text$") && !migration.text.contains("$migration$"), "{}", migration.path);
+            }
+        }
+    }
+}
