@@ -9,7 +9,6 @@ revoke all on all functions in schema symphony from public, symphony_ingest, sym
 revoke all on type symphony.outbox_attempt_state, symphony.payload_object from public;
 
 grant usage on schema symphony to symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor;
-grant usage on type symphony.outbox_attempt_state to symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor;
 
 grant execute on function
   symphony.enqueue_payment_outbox,

@@ -86,7 +86,6 @@ begin
         when char_length(g.rail_reference) > 200 then 'p_rail_reference must have at most 200 characters'
         when char_length(g.rail_code) > 200 then 'p_rail_code must have at most 200 characters'
         when char_length(g.error_code) > 200 then 'p_error_code must have at most 200 characters'
-        when g.state = 'FAILED' and coalesce(g.error_code, '') !~ '\S' then 'p_error_code must say why an attempt FAILED'
         when char_length(g.error_message) > 4000 then 'p_error_message must have at most 4000 characters'
         when g.latency_ms < 0 then 'p_latency_ms must not be negative'
         when g.retry_delay_seconds not between 0 and 2592000 then 'p_retry_delay_seconds must be from 0 to 2592000'

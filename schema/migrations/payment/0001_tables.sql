@@ -156,8 +156,7 @@ create table symphony.payment_outbox_attempts (
   constraint payment_outbox_attempts_pkey primary key (attempt_id),
   constraint payment_outbox_attempts_number_is_unique unique (outbox_id, attempt_no),
   constraint payment_outbox_attempts_number_in_range check (attempt_no between 1 and 20),
-  constraint payment_outbox_attempts_latency_is_positive check (latency_ms >= 0),
-  constraint payment_outbox_attempts_failure_says_why check (state <> 'FAILED' or error_code is not null)
+  constraint payment_outbox_attempts_latency_is_positive check (latency_ms >= 0)
 );
 
 create unique index payment_outbox_attempts_one_terminal_per_outbox
