@@ -1,8 +1,8 @@
 -- Gives back leases whose dispatch was never started: no attempt is used up and the ledger is not written.
 --
 -- Returns a row for each, in the order given, and whether it was given back; false means that the lease
--- was lost before. With a delay the rows are not due before it has passed: for a rail that is best left
--- alone for a while.
+-- was lost before. Each token speaks for itself. With a delay the rows are not due before it has passed:
+-- for a rail that is best left alone for a while.
 -- Locks: the rows it gives back, in the order of their ids. Raises: P7005. For: symphony_executor.
 create or replace function symphony.release_outbox_leases(
   p_outbox_ids    uuid[],
@@ -20,7 +20,8 @@ as $$
 #variable_conflict use_column
 declare
   v_count    constant int := coalesce(cardinality(p_outbox_ids), 0);
-  v_released uuid[];
+  v_ids      uuid[];
+  v_tokens   uuid[];
 begin
   perform check_argument('p_worker_id', p_worker_id, 200);
   perform check_range('the number of leases', v_count, 1, 1000);
@@ -30,7 +31,7 @@ begin
   end if;
 
   with held as (
-    select p.outbox_id
+    select p.outbox_id, p.lease_token
     from (
       select g.outbox_id, g.lease_token
       from unnest(p_outbox_ids, p_lease_tokens) as g (outbox_id, lease_token)
@@ -38,7 +39,7 @@ begin
       offset 0
     ) g
     cross join lateral (
-      select p.outbox_id
+      select p.outbox_id, p.lease_token
       from payment_outbox_pending p
       where p.outbox_id = g.outbox_id
         and p.lease_token = g.lease_token
@@ -55,15 +56,18 @@ begin
         lease_expires_at = null,
         next_attempt_at = coalesce(now() + make_interval(secs => p_delay_seconds), p.next_attempt_at)
     where p.outbox_id = any (array(select h.outbox_id from held h))
-    returning p.outbox_id
   )
-  select array_agg(r.outbox_id)
-  into v_released
-  from released r;
+  select array_agg(h.outbox_id), array_agg(h.lease_token)
+  into v_ids, v_tokens
+  from held h;
 
   return query
-    select g.outbox_id, coalesce(g.outbox_id = any (v_released), false)
-    from unnest(p_outbox_ids) with ordinality as g (outbox_id, place)
+    select g.outbox_id,
+           exists (
+             select from unnest(v_ids, v_tokens) as r (outbox_id, lease_token)
+             where r.outbox_id = g.outbox_id
+               and r.lease_token = g.lease_token)
+    from unnest(p_outbox_ids, p_lease_tokens) with ordinality as g (outbox_id, lease_token, place)
     order by g.place;
 end
 $$;

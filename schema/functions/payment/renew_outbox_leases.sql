@@ -1,7 +1,8 @@
 -- Makes the leases that a worker still holds last longer, and says which those are.
 --
 -- Returns a row for each, in the order given, with the new expiry, or null where the lease is lost: then
--- the worker must drop the work, whose outcome is unknown. A lease is never made shorter.
+-- the worker must drop the work, whose outcome is unknown. Each token speaks for itself: one that was
+-- lost stays lost, though the same worker holds the row anew. A lease is never made shorter.
 -- Locks: the rows it renews, in the order of their ids. Raises: P7005. For: symphony_executor.
 create or replace function symphony.renew_outbox_leases(
   p_outbox_ids    uuid[],
@@ -20,6 +21,7 @@ as $$
 declare
   v_count   constant int := coalesce(cardinality(p_outbox_ids), 0);
   v_ids     uuid[];
+  v_tokens  uuid[];
   v_expires timestamptz[];
 begin
   perform check_argument('p_worker_id', p_worker_id, 200);
@@ -51,16 +53,18 @@ begin
     update payment_outbox_pending p
     set lease_expires_at = greatest(p.lease_expires_at, now() + make_interval(secs => p_lease_seconds))
     where p.outbox_id = any (array(select h.outbox_id from held h))
-    returning p.outbox_id, p.lease_expires_at
+    returning p.outbox_id, p.lease_token, p.lease_expires_at
   )
-  select array_agg(r.outbox_id), array_agg(r.lease_expires_at)
-  into v_ids, v_expires
+  select array_agg(r.outbox_id), array_agg(r.lease_token), array_agg(r.lease_expires_at)
+  into v_ids, v_tokens, v_expires
   from renewed r;
 
   return query
     select g.outbox_id, r.lease_expires_at
-    from unnest(p_outbox_ids) with ordinality as g (outbox_id, place)
-    left join unnest(v_ids, v_expires) as r (outbox_id, lease_expires_at) on r.outbox_id = g.outbox_id
+    from unnest(p_outbox_ids, p_lease_tokens) with ordinality as g (outbox_id, lease_token, place)
+    left join unnest(v_ids, v_tokens, v_expires) as r (outbox_id, lease_token, lease_expires_at)
+      on r.outbox_id = g.outbox_id
+     and r.lease_token = g.lease_token
     order by g.place;
 end
 $$;
