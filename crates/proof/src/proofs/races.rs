@@ -201,7 +201,7 @@ pub(super) async fn repairs_do_not_overlap(database: &Database) -> Result<Eviden
                 barrier.wait().await;
                 loop {
                     let some = if number < 8 {
-                        let repaired = repair(&client, 9).await?.len();
+                        let repaired = repair(&client, 5).await?.len();
                         found.0 += repaired;
                         repaired
                     } else {

@@ -126,6 +126,18 @@ async fn known_failures(crew: &Crew, trial: &mut Trial) -> Result<(), Failure> {
     let nobody = "00000000-0000-7000-8000-000000000000";
     trial.refused("redriving what never was", "P7005", redrive(&crew.operator, nobody).await)?;
 
+    for resolution in ["PAID", "SKIPPED"] {
+        let let_be = enqueue(&crew.ingest, &Order::new(resolution, "bob", "bank")).await?.outbox_id;
+        let lease = claim(&crew.executor, 1, "worker").await?.remove(0);
+        complete(&crew.executor, &lease, Outcome::REJECTED).await?;
+        resolve(&crew.operator, &let_be, resolution).await?;
+        let refused = redrive(&crew.operator, &let_be).await;
+        trial.refused(
+            format!("redriving a failure that the rail has told, resolved as {resolution}"),
+            "P7003",
+            refused,
+        )?;
+    }
     let rejected = enqueue(&crew.ingest, &Order::new("rejected", "bob", "bank")).await?.outbox_id;
     let lease = claim(&crew.executor, 1, "worker").await?.remove(0);
     complete(&crew.executor, &lease, Outcome::REJECTED).await?;
