@@ -92,6 +92,8 @@ begin
     loop
       v_room := v_wanted;
       if v_rail.max_in_flight is not null then
+        -- The rows of capped rails are locked by name, in the first round; later ones take no new lock.
+        continue when v_round > 1 and v_rail.rail_type <> all (v_capped);
         v_room := least(v_room, free_rail_seats(v_rail.rail_type));
         continue when v_room <= 0;
         v_capped := v_capped || v_rail.rail_type;

@@ -1,7 +1,8 @@
 -- Sets whether a rail hands out work, and writes down who did it and why.
 --
 -- Locks: the policy lock alone, so that nothing more is handed out once a pause has returned.
--- Raises: P7005, P7006, and 25000 outside READ COMMITTED. For: pause_payment_rail and resume_payment_rail.
+-- Raises: P7005, P7006, 25000 outside READ COMMITTED, 55P03 while a worker forgets to commit.
+-- For: pause_payment_rail and resume_payment_rail.
 create or replace function symphony.pause_or_resume_rail(p_rail_type text, p_paused boolean, p_actor text, p_reason text)
   returns symphony.payment_rails
   language plpgsql
@@ -16,7 +17,7 @@ begin
   perform check_argument('p_actor', p_actor, 200);
   perform check_argument('p_reason', p_reason, 2000);
   perform check_isolation();
-  perform pg_advisory_xact_lock(rail_policy_lock());
+  perform take_rail_policy_lock();
 
   select r.* into v_before from payment_rails r where r.rail_type = p_rail_type;
   if v_before.rail_type is null then

@@ -4,7 +4,7 @@
 -- default on a new rail. Null clears a field that may be empty: max_in_flight, key_memory_seconds.
 -- Whether the rail is paused is not part of it: see pause_payment_rail and resume_payment_rail.
 -- Locks: the policy lock alone: waits for the claims under way, and they for it.
--- Raises: P7005, and 25000 outside READ COMMITTED. For: symphony_operator.
+-- Raises: P7005, 25000 outside READ COMMITTED, 55P03 while a worker forgets to commit. For: symphony_operator.
 create or replace function symphony.set_payment_rail(p_rail_type text, p_policy jsonb, p_actor text, p_reason text)
   returns symphony.payment_rails
   language plpgsql
@@ -42,7 +42,7 @@ begin
   end loop;
 
   perform check_isolation();
-  perform pg_advisory_xact_lock(rail_policy_lock());
+  perform take_rail_policy_lock();
   select r.* into v_before from payment_rails r where r.rail_type = p_rail_type;
 
   -- Starts from the rail as it is, or from the defaults of the table.

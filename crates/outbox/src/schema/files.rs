@@ -102,6 +102,7 @@ static PAYMENT: Lot = Lot {
         "functions/payment/resume_payment_rail.sql",
         "functions/payment/set_payment_rail.sql",
         "functions/payment/settle_outbox_leases.sql",
+        "functions/payment/take_rail_policy_lock.sql",
         "functions/payment/terminal_failure.sql",
         "triggers/payment.sql",
         "views/unknown_outcome_codes.sql",

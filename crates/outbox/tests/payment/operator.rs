@@ -43,6 +43,23 @@ async fn an_unknown_outcome_is_redriven_only_after_a_person_found_out() {
     redrive(&operator, unknown, WARRANT).await.unwrap();
 }
 
+/// While a pause waits, every claim waits behind it: it may not do so for long.
+#[tokio::test]
+async fn a_pause_does_not_wait_for_ever_for_a_worker_that_left_its_transaction_open() {
+    let stage = Stage::set().await;
+    let operator = stage.login("symphony_operator").await;
+    let forgetful = stage.login("symphony_executor").await;
+    forgetful.batch_execute("begin; select from symphony.claim_outbox_batch(1, 'worker-1', 30)").await.unwrap();
+
+    let error = pause(&operator, RAIL, WARRANT).await.unwrap_err();
+    let OperateError::Fault(fault) = &error else { panic!("{error:?}") };
+    assert_eq!(fault.report().sqlstate(), Some("55P03"));
+    assert!(fault.report().hint().unwrap().contains("pg_stat_activity"), "{error}");
+
+    forgetful.batch_execute("commit").await.unwrap();
+    assert!(pause(&operator, RAIL, WARRANT).await.unwrap().paused);
+}
+
 #[tokio::test]
 async fn what_was_paid_is_never_redriven() {
     let stage = Stage::set().await;

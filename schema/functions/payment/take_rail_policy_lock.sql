@@ -1,0 +1,23 @@
+-- Waits until no claim, completion or repair is under way, and keeps them out until the policy has changed.
+--
+-- They are short, so this is too; but while it waits, those that come later wait behind it. A worker that left its
+-- transaction open must not stop the whole fleet for longer than a moment: after three seconds the
+-- change is refused instead.
+-- Locks: the policy lock alone. Raises: 55P03. For: set_payment_rail and pause_or_resume_rail.
+create or replace function symphony.take_rail_policy_lock()
+  returns void
+  language plpgsql
+  set search_path = pg_catalog, symphony, pg_temp
+  set lock_timeout = '3s'
+as $$
+begin
+  perform pg_advisory_xact_lock(rail_policy_lock());
+exception when lock_not_available then
+  raise exception 'a worker''s transaction has been open for more than three seconds, and the policy cannot change under it'
+    using errcode = '55P03',
+          hint = 'Find it with: select pid, usename, xact_start, query from pg_stat_activity where state = ''idle in transaction''; '
+                 'end it, and call again. Nothing was changed.';
+end
+$$;
+
+comment on function symphony.take_rail_policy_lock() is 'Takes the policy lock alone, or raises 55P03 after three seconds.';
