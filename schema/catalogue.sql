@@ -51,6 +51,12 @@ rights as (
   select t.object, t.typowner, null, coalesce(t.typacl, pg_catalog.acldefault('T', t.typowner))
   from types t
 ),
+roles as (
+  select r.*
+  from pg_catalog.pg_roles r
+  where r.rolname in ('symphony_control', 'symphony_ingest', 'symphony_executor', 'symphony_operator', 'symphony_readonly',
+                      'symphony_auditor', 'symphony_auth')
+),
 facts (object, facet, value) as (
   select format('schema %I', s.nspname), 'owner', pg_catalog.pg_get_userbyid(s.nspowner)::text
   from schemas s
@@ -59,9 +65,22 @@ facts (object, facet, value) as (
          concat_ws(' ', case when r.rolcanlogin then 'LOGIN' else 'NOLOGIN' end, case when r.rolsuper then 'SUPERUSER' end,
                    case when r.rolcreaterole then 'CREATEROLE' end, case when r.rolcreatedb then 'CREATEDB' end,
                    case when r.rolreplication then 'REPLICATION' end, case when r.rolbypassrls then 'BYPASSRLS' end)
-  from pg_catalog.pg_roles r
-  where r.rolname in ('symphony_control', 'symphony_ingest', 'symphony_executor', 'symphony_operator', 'symphony_readonly',
-                      'symphony_auditor', 'symphony_auth')
+  from roles r
+  union all
+  select format('settings of role %I', r.rolname), 'definition', array_to_string(s.setconfig, ', ')
+  from roles r
+  join pg_catalog.pg_db_role_setting s on s.setrole = r.oid
+  union all
+  -- Logins are granted the runtime roles, and that is nobody's business here. Who may act as the owner is, and so is a
+  -- runtime role that holds another. Whoever looks is left out: an installer is a member while it installs.
+  select format('membership of %I in %I', u.rolname, r.rolname), 'granted', 'yes'
+  from roles r
+  join pg_catalog.pg_auth_members m on m.roleid = r.oid
+  join pg_catalog.pg_roles u on u.oid = m.member
+  where (r.rolname = 'symphony_control' or u.oid in (select o.oid from roles o))
+    and u.rolname not in (session_user, current_user)
+    -- From 16 on a membership may come without the right to use it; 15 has no such columns.
+    and (coalesce((to_jsonb(m) ->> 'set_option')::boolean, true) or coalesce((to_jsonb(m) ->> 'inherit_option')::boolean, true))
   union all
   select format('%s %I.%I', r.kind, r.nspname, r.relname), f.facet, f.value
   from relations r
@@ -76,11 +95,14 @@ facts (object, facet, value) as (
   where f.value is not null
   union all
   select format('column %I.%I.%I', r.nspname, r.relname, a.attname), 'definition',
-         concat_ws(' ', pg_catalog.format_type(a.atttypid, a.atttypmod), case when a.attnotnull then 'not null' end,
+         concat_ws(' ', pg_catalog.format_type(a.atttypid, a.atttypmod),
+                   case when a.attcollation <> t.typcollation then 'collate ' || a.attcollation::regcollation end,
+                   case when a.attnotnull then 'not null' end,
                    'default ' || pg_catalog.pg_get_expr(d.adbin, d.adrelid),
                    case when a.attidentity <> '' then 'identity' end, case when a.attgenerated <> '' then 'generated' end)
   from relations r
   join pg_catalog.pg_attribute a on a.attrelid = r.oid and a.attnum > 0 and not a.attisdropped
+  join pg_catalog.pg_type t on t.oid = a.atttypid
   left join pg_catalog.pg_attrdef d on d.adrelid = r.oid and d.adnum = a.attnum
   union all
   select format('constraint %I on %I.%I', c.conname, r.nspname, r.relname), 'definition',
@@ -107,7 +129,8 @@ facts (object, facet, value) as (
   from relations r
   join pg_catalog.pg_rewrite w on w.ev_class = r.oid and w.rulename <> '_RETURN'
   union all
-  select format('policy %I on %I.%I', p.polname, r.nspname, r.relname), 'definition', pg_catalog.pg_get_expr(p.polqual, p.polrelid)
+  select format('policy %I on %I.%I', p.polname, r.nspname, r.relname), 'definition',
+         concat_ws(' ', p.polcmd, 'using', pg_catalog.pg_get_expr(p.polqual, p.polrelid), 'check', pg_catalog.pg_get_expr(p.polwithcheck, p.polrelid))
   from relations r
   join pg_catalog.pg_policy p on p.polrelid = r.oid
   union all
@@ -147,10 +170,19 @@ facts (object, facet, value) as (
   cross join lateral pg_catalog.aclexplode(r.acl) e
   where e.grantee <> r.owner
   union all
+  -- What the owner may do itself, as which the functions run. MAINTAIN came with 17.
+  select r.object, 'rights of the owner' || coalesce(' (' || r.columns || ')', ''), string_agg(e.privilege_type, ', ' order by e.privilege_type)
+  from rights r
+  cross join lateral pg_catalog.aclexplode(r.acl) e
+  where e.grantee = r.owner
+    and e.privilege_type <> 'MAINTAIN'
+  group by r.object, r.columns
+  union all
   select format('default rights of %s', pg_catalog.pg_get_userbyid(d.defaclrole)), 'granted', d.defaclacl::text
   from pg_catalog.pg_default_acl d
-  join schemas s on s.oid = d.defaclnamespace
+  where d.defaclnamespace in (select s.oid from schemas s)
+     or d.defaclnamespace = 0 and d.defaclrole in (select r.oid from roles r)
 )
-select object, facet, regexp_replace(value, '\s+', ' ', 'g') as value
+select object, facet, coalesce(regexp_replace(value, '\s+', ' ', 'g'), 'none') as value
 from facts
 order by object collate "C", facet collate "C"

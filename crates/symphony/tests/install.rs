@@ -60,15 +60,11 @@ async fn a_database_of_a_newer_version_is_refused_and_left_alone() {
     let database = server.database().await.unwrap();
     let owner = database.connect_as("symphony_control").await.unwrap();
     owner.batch_execute("update symphony.schema_migrations set schema_version = 99").await.unwrap();
-    // As a newer version would look: something is otherwise.
-    owner.batch_execute("drop view symphony.payment_rail_policies").await.unwrap();
 
     let refused = symphony(&database.url(), &["install"]).exits(3);
     assert!(refused.stderr.contains("schema version 99"), "{}", refused.all());
     assert!(refused.stderr.contains("hint: Install with the newer build"), "{}", refused.all());
     assert!(refused.stderr.contains("SQLSTATE 55000"), "{}", refused.all());
-    let found = symphony(&database.url(), &["verify"]).exits(1);
-    assert!(found.stdout.contains("missing: view symphony.payment_rail_policies"), "{}", found.all());
 }
 
 #[tokio::test]
@@ -78,7 +74,6 @@ async fn a_migration_that_was_applied_in_other_words_is_refused() {
     let owner = database.connect_as("symphony_control").await.unwrap();
     let other = "update symphony.schema_migrations set sha256 = repeat('0', 64) where lane = 'payment'";
     owner.batch_execute(other).await.unwrap();
-    owner.batch_execute("drop view symphony.payment_rail_policies").await.unwrap();
     let refused = symphony(&database.url(), &["install"]).exits(3);
     assert!(refused.stderr.contains("is not the one that was applied"), "{}", refused.all());
 }

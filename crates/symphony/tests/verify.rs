@@ -129,6 +129,18 @@ drifts! {
     default_rights_are_named:
         "alter default privileges for role symphony_control in schema symphony grant select on tables to public"
         => "default rights of symphony_control", LeavesToPeople;
+    default_rights_in_every_schema_are_named:
+        "alter default privileges for role symphony_control grant execute on functions to symphony_ingest"
+        => "default rights of symphony_control", LeavesToPeople;
+    a_right_that_the_owner_lost_is_named:
+        "revoke insert on symphony.payment_outbox_attempts from symphony_control"
+        => "changed: table symphony.payment_outbox_attempts: rights of the owner is", LeavesToPeople;
+    a_policy_is_named:
+        "create policy open on symphony.payment_outbox_pending for insert with check (true)"
+        => "unexpected: policy open on symphony.payment_outbox_pending", LeavesToPeople;
+    a_type_without_any_value_is_named:
+        "create type symphony.nothing as enum ()"
+        => "unexpected: enum symphony.nothing", LeavesToPeople;
     a_rule_is_named:
         "create rule nothing as on insert to symphony.payment_outbox_attempts do instead nothing"
         => "unexpected: rule nothing on symphony.payment_outbox_attempts", LeavesToPeople;
@@ -148,7 +160,7 @@ async fn a_login_without_any_right_can_verify() {
 
 /// Roles belong to the whole server, so this one has a server of its own.
 #[tokio::test]
-async fn a_role_that_may_log_in_is_named() {
+async fn a_role_that_may_log_in_or_act_as_another_is_named() {
     let cluster = Cluster::start(&Binaries::find().unwrap(), Options::default()).await.unwrap();
     let url = cluster.url("postgres");
     symphony(&url, &["install"]).exits(0);
@@ -162,6 +174,23 @@ async fn a_role_that_may_log_in_is_named() {
     assert!(found.stdout.contains(named), "{}", found.all());
     superuser.batch_execute("alter role symphony_executor nologin nocreatedb").await.unwrap();
     symphony(&url, &["verify"]).exits(0);
+
+    superuser
+        .batch_execute(
+            "create role mallory login; grant symphony_control to mallory;
+             grant symphony_operator to symphony_ingest;
+             alter role symphony_executor set search_path = public",
+        )
+        .await
+        .unwrap();
+    let found = symphony(&url, &["verify"]).exits(1);
+    for named in [
+        "unexpected: membership of mallory in symphony_control",
+        "unexpected: membership of symphony_ingest in symphony_operator",
+        "unexpected: settings of role symphony_executor",
+    ] {
+        assert!(found.stdout.contains(named), "{}", found.all());
+    }
     drop(superuser);
     other.close().await.unwrap();
 }

@@ -15,8 +15,8 @@ begin
 exception when lock_not_available then
   raise exception 'a worker''s transaction has been open for more than three seconds, and the policy cannot change under it'
     using errcode = '55P03',
-          hint = 'Find it with: select pid, usename, xact_start, query from pg_stat_activity where state = ''idle in transaction''; '
-                 'end it, and call again. Nothing was changed.';
+          hint = 'Find it with: select a.pid, a.usename, a.state, a.xact_start from pg_locks l join pg_stat_activity a using (pid) '
+                 'where l.locktype = ''advisory'' and l.granted order by a.xact_start; end it, and call again. Nothing was changed.';
 end
 $$;
 

@@ -17,7 +17,7 @@ pub enum Installed {
     AlreadyCurrent,
 }
 
-/// Why nothing was installed. Nothing was changed.
+/// Why the database is not what this build makes. Unless said otherwise, nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The database said no, for a reason that a person can remove: a missing right, a newer schema, an old server.
@@ -31,7 +31,7 @@ pub enum Error {
         #[source]
         source: tokio_postgres::Error,
     },
-    /// The script ran, but the database is still not what it should be.
+    /// The script ran and what it can repair is repaired, but the database is still not what it should be.
     #[error("installed, but the database differs from this build in {}: {}", differences.len(), differences[0])]
     Differs {
         /// What differs.
@@ -48,16 +48,15 @@ pub enum Error {
 /// Installs `lanes` into the database of `client`, or upgrades them, in one transaction under an advisory lock.
 ///
 /// # Errors
-/// See [`Error`]; whatever it is, the database is as it was.
+/// See [`Error`].
 pub async fn install(client: &mut Client, lanes: &[Lane]) -> Result<Installed, Error> {
-    if is_current(verify(client, lanes).await)? {
-        return Ok(Installed::AlreadyCurrent);
-    }
     let transaction = client.transaction().await.map_err(Error::Database)?;
     let lock = "select pg_catalog.pg_advisory_xact_lock($1)";
     transaction.query_typed(lock, &[(&LOCK, Type::INT8)]).await.map_err(Error::Database)?;
-    // Whoever held the lock before us may have done it: then nobody who works here is made to wait again.
+    // The script locks tables. Where there is nothing for it to do, nobody who works here is made to wait.
     if is_current(verify::verify_in(&transaction, lanes).await)? {
+        transaction.batch_execute(&script::guard(lanes)).await.map_err(refused)?;
+        transaction.rollback().await.map_err(Error::Database)?;
         return Ok(Installed::AlreadyCurrent);
     }
     transaction.batch_execute(&script::body(lanes)).await.map_err(refused)?;

@@ -55,6 +55,21 @@ pub(super) fn body(lanes: &[Lane]) -> String {
     script
 }
 
+/// What must be true of a database that needs nothing done: it is not newer, and had the migrations that this build knows.
+/// For a transaction that is rolled back.
+pub(super) fn guard(lanes: &[Lane]) -> String {
+    let mut script =
+        String::from("set local client_min_messages = warning;\nset local search_path = pg_catalog;\n");
+    push(&mut script, files::OWN);
+    script.push_str(&refuse_newer());
+    for lot in [&files::CORE].into_iter().chain(sorted(lanes).into_iter().map(files::lot)) {
+        for migration in lot.migrations {
+            script.push_str(&apply_once(lot, migration));
+        }
+    }
+    script
+}
+
 fn sorted(lanes: &[Lane]) -> Vec<Lane> {
     let mut lanes = lanes.to_vec();
     lanes.sort_unstable();
