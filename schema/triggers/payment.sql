@@ -22,6 +22,14 @@ create or replace trigger rails_stay_registered
 alter table symphony.payment_rails enable always trigger rails_stay_registered;
 comment on trigger rails_stay_registered on symphony.payment_rails is 'Pending rows and the ledger name their rail: it cannot go.';
 
+create or replace trigger rails_keep_their_name
+  before update of rail_type on symphony.payment_rails
+  for each row
+  when (old.rail_type <> new.rail_type)
+  execute function symphony.refuse_change('a rail keeps its name; register another instead');
+alter table symphony.payment_rails enable always trigger rails_keep_their_name;
+comment on trigger rails_keep_their_name on symphony.payment_rails is 'Pending rows and the ledger name their rail: it cannot change.';
+
 create or replace trigger pending_is_never_truncated
   before truncate on symphony.payment_outbox_pending
   for each statement execute function symphony.refuse_change('committed instructions are never dropped');
@@ -34,10 +42,10 @@ create or replace trigger pending_keeps_its_identity
   for each row
   when (
     (old.outbox_id, old.instruction_id, old.participant_id, old.sequence_id, old.idempotency_key, old.rail_type,
-     old.payload, old.created_at, old.redrive_of)
+     old.payload::text, old.created_at, old.redrive_of)
     is distinct from
     (new.outbox_id, new.instruction_id, new.participant_id, new.sequence_id, new.idempotency_key, new.rail_type,
-     new.payload, new.created_at, new.redrive_of))
+     new.payload::text, new.created_at, new.redrive_of))
   execute function symphony.refuse_change('what identifies an outbox cannot change');
 alter table symphony.payment_outbox_pending enable always trigger pending_keeps_its_identity;
 comment on trigger pending_keeps_its_identity on symphony.payment_outbox_pending is 'Ids, keys, sequence, rail and payload are what was committed.';

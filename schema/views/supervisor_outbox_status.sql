@@ -1,4 +1,4 @@
--- One row of totals, and the same per rail. Reads pending and the index of failures, never the ledger.
+-- One row of totals, and the same per rail. Reads pending and the index of failures, not the rest of the ledger.
 create or replace view symphony.supervisor_outbox_status as
 with pending as (
   select p.rail_type,

@@ -37,7 +37,7 @@ begin
       using errcode = 'P7005',
             hint = 'Keep a large document in a table of your own, and its key in the payload.';
   end if;
-  raise exception 'rail % is not registered', p_rail_type
+  raise exception 'rail % is not registered%', p_rail_type, case when p_which = '' then '' else ' (p_rail_type' || p_which || ')' end
     using errcode = 'P7006',
           hint = 'Check the spelling, or let an operator register it with symphony.set_payment_rail.';
 end

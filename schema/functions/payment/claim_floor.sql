@@ -19,8 +19,11 @@ begin
   end if;
   v_floor := v_floors::jsonb -> p_rail_type;
   if (v_floor ->> 'until')::timestamptz > clock_timestamp() then
-    return (v_floor ->> 'from')::timestamptz;
+    return least((v_floor ->> 'from')::timestamptz, now() - interval '1 second');
   end if;
+  return '-infinity';
+exception when data_exception then
+  -- The setting is the session's own, and anybody can write nonsense into it.
   return '-infinity';
 end
 $$;

@@ -44,6 +44,7 @@ declare
   v_room     int;
   v_parked   int;
   v_walked   bigint;
+  v_reach    int;
   -- The rails that have something due and room for it, in parallel.
   v_rails    text[];
   v_ordered  boolean[];
@@ -54,7 +55,7 @@ declare
   v_found    tid[];
   v_places   tid[];
   v_zombies  uuid[];
-  v_expired  uuid[];
+  v_ended    boolean;
   v_taken    int := 0;
   v_wanted   int;
   v_granted  int;
@@ -63,15 +64,17 @@ begin
   perform check_argument('p_worker_id', p_worker_id, 200);
   perform check_range('p_lease_seconds', p_lease_seconds, 1, 3600);
   perform check_isolation();
+  perform insist_on_durability();
   perform pg_advisory_xact_lock_shared(rail_policy_lock());
 
-  -- One round is enough unless other claims take what our quotas were made for.
-  for v_round in 1 .. 3 loop
+  -- One round is enough unless other claims take what our quotas were made for, or what we found has ended.
+  for v_round in 1 .. 20 loop
     v_rails := '{}';
     v_ordered := '{}';
     v_floors := '{}';
     v_quotas := '{}';
     v_places := '{}';
+    v_ended := false;
     v_wanted := p_batch_size - v_taken;
 
     for v_rail in
@@ -98,23 +101,26 @@ begin
         continue when v_room <= 0;
         v_capped := v_capped || v_rail.rail_type;
       end if;
-      if v_rail.ordered then
-        -- A few rows at first; more only while most of them turn out to wait.
-        v_parked := park_waiting_outboxes(v_rail.rail_type, 64, v_rail.floor);
-        if v_parked >= 32 then
-          v_parked := park_waiting_outboxes(v_rail.rail_type, v_window, v_rail.floor);
-          if v_parked = v_window then
-            -- There may be work behind what we had no time to park: ask for another claim at once.
-            perform pg_notify('outbox_pending', 'new_work');
-          end if;
-        end if;
-      end if;
       v_rails := v_rails || v_rail.rail_type;
       v_ordered := v_ordered || v_rail.ordered;
       v_floors := v_floors || v_rail.floor;
       v_quotas := v_quotas || v_room;
     end loop;
     exit when cardinality(v_rails) = 0;
+
+    -- Only now, with every rail's row that it needs, may the claim hold rows: from here on it waits for nobody.
+    for i in 1 .. cardinality(v_rails) loop
+      continue when not v_ordered[i];
+      -- A few rows at first; more only while most of them turn out to wait.
+      v_parked := park_waiting_outboxes(v_rails[i], 64, v_floors[i]);
+      if v_parked >= 32 then
+        v_parked := park_waiting_outboxes(v_rails[i], v_window, v_floors[i]);
+        if v_parked = v_window then
+          -- There may be work behind what we had no time to park: ask for another claim at once.
+          perform pg_notify('outbox_pending', 'new_work');
+        end if;
+      end if;
+    end loop;
 
     if cardinality(v_rails) > 1 then
       -- How many of the first rows of all rails together are of each rail.
@@ -158,7 +164,9 @@ begin
     for i in 1 .. cardinality(v_rails) loop
       continue when v_quotas[i] = 0;
       v_walked := pg_stat_get_xact_tuples_returned(v_index);
-      if v_ordered[i] then
+      v_reach := v_window;
+      <<reaching>>
+      while v_ordered[i] loop
         select array_agg(d.place), array_agg(d.outbox_id) filter (where d.lease_token is not null)
         into v_found, v_zombies
         from (
@@ -171,7 +179,7 @@ begin
               and p.next_attempt_at between v_floors[i] and now()
               and (p.lease_expires_at is null or p.lease_expires_at <= now())
             order by p.next_attempt_at, p.created_at
-            limit v_window
+            limit v_reach
           ) f
           join payment_outbox_pending p on p.ctid = f.place
           where (p.lease_expires_at is null or p.lease_expires_at <= now())
@@ -184,9 +192,16 @@ begin
               limit 1) is null
           order by f.next_attempt_at, f.created_at
           limit v_quotas[i]
-          for no key update of p skip locked
+          for update of p skip locked
         ) d;
-      else
+        -- All that was looked at waits behind heads that are being completed at this moment, so that it could not be
+        -- parked: others are not to be held up by that.
+        exit reaching when v_reach > v_window
+                        or coalesce(cardinality(v_found), 0) = v_quotas[i]
+                        or pg_stat_get_xact_tuples_returned(v_index) - v_walked < v_window;
+        v_reach := 100 * v_window;
+      end loop;
+      if not v_ordered[i] then
         select array_agg(d.place), array_agg(d.outbox_id) filter (where d.lease_token is not null)
         into v_found, v_zombies
         from (
@@ -208,6 +223,7 @@ begin
 
       if v_zombies is not null then
         perform end_expired_leases(v_zombies, p_worker_id, null);
+        v_ended := true;
         v_found := array(
           select p.ctid
           from payment_outbox_pending p
@@ -216,10 +232,12 @@ begin
           union all
           select p.ctid
           from payment_outbox_pending p
-          where p.outbox_id = any (v_zombies));
+          where p.outbox_id = any (v_zombies)
+            and p.lease_token is null);
       end if;
       v_places := v_places || v_found;
     end loop;
+    continue when cardinality(v_places) = 0 and v_ended;
     exit when cardinality(v_places) = 0;
 
     return query
@@ -252,8 +270,9 @@ begin
       order by l.next_attempt_at, l.created_at;
     get diagnostics v_granted = row_count;
     v_taken := v_taken + v_granted;
-    exit when v_taken >= p_batch_size
-           or cardinality(v_rails) = 1
+    exit when v_taken >= p_batch_size;
+    continue when v_ended;
+    exit when cardinality(v_rails) = 1
            or v_granted >= (select sum(q.quota) from unnest(v_quotas) as q (quota));
   end loop;
 end

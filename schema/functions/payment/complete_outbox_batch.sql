@@ -70,6 +70,7 @@ begin
   end if;
 
   perform check_isolation();
+  perform insist_on_durability();
   perform pg_advisory_xact_lock_shared(rail_policy_lock());
 
   select array_agg(c.refusal order by c.place), array_agg(c.message order by c.place),
@@ -91,6 +92,8 @@ begin
         when char_length(g.rail_code) > 200 then 'p_rail_code must have at most 200 characters'
         when char_length(g.error_code) > 200 then 'p_error_code must have at most 200 characters'
         when g.error_code !~ '[^[:space:]]' then 'p_error_code must not be blank'
+        when g.error_code ~ '^[[:space:]]|[[:space:]]$' then 'p_error_code must not begin or end with a blank'
+        when g.error_code = 'LEASE_EXPIRED' then 'p_error_code LEASE_EXPIRED is for the database to say; an outcome that is not known is OUTCOME_UNKNOWN'
         when char_length(g.error_message) > 4000 then 'p_error_message must have at most 4000 characters'
         when g.latency_ms < 0 then 'p_latency_ms must not be negative'
         when g.retry_delay_seconds not between 0 and 2592000 then 'p_retry_delay_seconds must be from 0 to 2592000'

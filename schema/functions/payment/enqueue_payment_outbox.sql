@@ -22,7 +22,8 @@ create or replace function symphony.enqueue_payment_outbox(
 as $$
 #variable_conflict use_column
 declare
-  v_known record;
+  v_known      record;
+  v_constraint text;
 begin
   perform check_enqueue(p_instruction_id, p_participant_id, p_idempotency_key, p_rail_type, p_payload, '');
   perform pg_advisory_xact_lock(outbox_key_lock(p_instruction_id, p_idempotency_key));
@@ -67,7 +68,10 @@ begin
       replayed := false;
       return;
     exception when unique_violation then
-      null;
+      get stacked diagnostics v_constraint = constraint_name;
+      if v_constraint <> 'payment_outbox_pending_key_is_unique' then
+        raise;
+      end if;
     end;
   end loop;
 

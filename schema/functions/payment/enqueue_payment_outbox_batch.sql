@@ -32,11 +32,17 @@ declare
   v_first_places bigint[];
   v_replayed     boolean[];
   v_reuse_at     bigint;
+  v_constraint   text;
 begin
   perform check_range('the number of instructions', v_count, 1, 500);
   if array[cardinality(p_participant_ids), cardinality(p_idempotency_keys), cardinality(p_rail_types), cardinality(p_payloads)]
      is distinct from array[v_count, v_count, v_count, v_count] then
     raise exception 'the five arrays must have the same number of elements' using errcode = 'P7005';
+  end if;
+  -- Places are counted from 1 below.
+  if array[array_dims(p_instruction_ids), array_dims(p_participant_ids), array_dims(p_idempotency_keys), array_dims(p_rail_types), array_dims(p_payloads)]
+     is distinct from array_fill(format('[1:%s]', v_count), array[5]) then
+    raise exception 'the five arrays must have one dimension that begins at 1' using errcode = 'P7005';
   end if;
 
   perform check_enqueue(g.instruction_id, g.participant_id, g.idempotency_key, g.rail_type, g.payload, format('[%s]', g.place))
@@ -121,6 +127,10 @@ begin
       left join fresh f on f.place = g.first_place;
       exit;
     exception when unique_violation then
+      get stacked diagnostics v_constraint = constraint_name;
+      if v_constraint <> 'payment_outbox_pending_key_is_unique' then
+        raise;
+      end if;
       -- A writer that holds no lock got in between: look again, and find it.
       if v_look = 2 then
         raise exception 'one of these instructions was enqueued by another transaction meanwhile'

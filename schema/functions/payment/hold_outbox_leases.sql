@@ -32,7 +32,7 @@ begin
         and p.lease_token = g.lease_token
         and p.claimed_by = p_worker_id
         and p.lease_expires_at > now()
-      for update
+      for no key update
     ) p;
 end
 $$;

@@ -1,6 +1,7 @@
 -- Stops handing out work of a rail. What is under a lease already goes on to its end.
 --
--- Locks: the policy lock alone. Raises: P7005, P7006, and 25000 outside READ COMMITTED. For: symphony_operator.
+-- Locks: the policy lock alone. Raises: P7005, P7006, 25000 outside READ COMMITTED, 55P03.
+-- For: symphony_operator.
 create or replace function symphony.pause_payment_rail(p_rail_type text, p_actor text, p_reason text)
   returns symphony.payment_rails
   language sql

@@ -1,6 +1,6 @@
 -- The advisory lock between rail policy and the work done under it.
 --
--- Claims, completions, releases and repairs hold it shared, changes of policy alone. So a policy is
+-- Claims, completions and repairs hold it shared, changes of policy alone. So a policy is
 -- constant while a batch is decided, and once a pause has returned nothing more is handed out. All of
 -- them are short; enqueues, which last as long as somebody's business transaction, do not take it.
 -- Locks: nothing. For: the other functions.

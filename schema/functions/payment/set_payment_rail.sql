@@ -85,9 +85,14 @@ begin
   if v_before.ordered and not v_after.ordered then
     -- Nobody waits behind anybody any more.
     update payment_outbox_pending p
-    set parked = false
+    set parked = false,
+        next_attempt_at = greatest(p.next_attempt_at, now())
     where p.rail_type = p_rail_type
       and p.parked;
+  end if;
+  if (v_before.ordered, coalesce(v_before.max_in_flight, 0)) is distinct from (v_after.ordered, coalesce(v_after.max_in_flight, 0)) then
+    -- What may be claimed now need not have been a moment ago, and nobody inserts it.
+    perform pg_notify('outbox_pending', 'new_work');
   end if;
 
   insert into payment_outbox_operations (operation_id, operation, rail_type, policy_before, policy_after, actor, reason)

@@ -1,6 +1,7 @@
 -- Waits until no claim, completion or repair is under way, and keeps them out until the policy has changed.
 --
--- They are short, so this is too; but while it waits, those that come later wait behind it. A worker that left its
+-- They are short, so this is too, and so must be what follows: a transaction that then sits idle for five seconds is ended.
+-- But while it waits, those that come later wait behind it. A worker that left its
 -- transaction open must not stop the whole fleet for longer than a moment: after three seconds the
 -- change is refused instead.
 -- Locks: the policy lock alone. Raises: 55P03. For: set_payment_rail and pause_or_resume_rail.
@@ -12,6 +13,10 @@ create or replace function symphony.take_rail_policy_lock()
 as $$
 begin
   perform pg_advisory_xact_lock(rail_policy_lock());
+  -- The fleet waits until the operator commits: who forgets to is cut off.
+  if (select s.setting::int = 0 or s.setting::int > 5000 from pg_settings s where s.name = 'idle_in_transaction_session_timeout') then
+    perform set_config('idle_in_transaction_session_timeout', '5s', true);
+  end if;
 exception when lock_not_available then
   raise exception 'a worker''s transaction has been open for more than three seconds, and the policy cannot change under it'
     using errcode = '55P03',

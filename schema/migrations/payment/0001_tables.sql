@@ -170,6 +170,7 @@ create index payment_outbox_attempts_key_order
 -- The dead letters, without reading the ledger.
 create index payment_outbox_attempts_failures
   on symphony.payment_outbox_attempts (completed_at, outbox_id)
+  include (rail_type, error_code)
   where state = 'FAILED';
 
 comment on table symphony.payment_outbox_attempts is 'The ledger: how each lease ended. Rows are only ever added.';

@@ -85,6 +85,7 @@ static PAYMENT: Lot = Lot {
         "functions/payment/enqueue_payment_outbox_batch.sql",
         "functions/payment/free_rail_seats.sql",
         "functions/payment/hold_outbox_leases.sql",
+        "functions/payment/insist_on_durability.sql",
         "functions/payment/notify_outbox_pending.sql",
         "functions/payment/outbox_key_lock.sql",
         "functions/payment/outbox_resolution.sql",
