@@ -24,6 +24,7 @@ use clap::Parser as _;
 use symphony_outbox::connect::redact;
 
 use command::Cli;
+use output::plain_lines;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
     match runtime.block_on(cli.run()) {
         Ok(answer) => answer.into(),
         Err(failure) => {
-            eprint!("{}", redact(&failure.in_full()));
+            eprint!("{}", redact(&plain_lines(&failure.in_full())));
             failure.exit_code()
         }
     }
