@@ -94,6 +94,15 @@ async fn what_only_the_database_can_refuse_is_wrong_input_as_well() {
     // There is no such thing.
     let typo = [&named[..], &["sepia", "--payload", "{}", "--instruction", "i"]].concat();
     assert!(symphony(&url, &typo).exits(1).stderr.contains("symphony rail list"));
+    for action in [&["dlq", "redrive", OUTBOX][..], &["dlq", "resolve", OUTBOX, "--as", "PAID"]] {
+        let nowhere = symphony(&url, &[action, &warrant[..]].concat()).exits(1);
+        assert!(nowhere.stderr.contains(&format!("there is no outbox {OUTBOX}")), "{}", nowhere.all());
+    }
+    let enqueued = [&named[..], &["sepa", "--payload", "{}", "--instruction", "i", "--json"]].concat();
+    let enqueued = symphony(&url, &enqueued).exits(0).json();
+    let known = enqueued["outbox_id"].as_str().unwrap();
+    let unsaid = symphony(&url, &["dlq", "redrive", known, "--actor", "ana", "--reason", " "]).exits(2);
+    assert!(unsaid.stderr.contains("p_reason must not be blank"), "{}", unsaid.all());
     let nothing = symphony(&url, &["inspect", "nothing"]).exits(1);
     assert!(nothing.stderr.contains("\"nothing\""), "{}", nothing.all());
     assert!(
