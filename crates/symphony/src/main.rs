@@ -18,7 +18,10 @@ mod interruption;
 mod output;
 mod table;
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
 use clap::Parser as _;
 use symphony_outbox::connect::redact;
@@ -34,14 +37,14 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: cannot start: {error}");
+            complain(&format!("error: cannot start: {error}\n"));
             return ExitCode::FAILURE;
         }
     };
     match runtime.block_on(cli.run()) {
         Ok(answer) => answer.into(),
         Err(failure) => {
-            eprint!("{}", redact(&plain_lines(&failure.in_full())));
+            complain(&failure.in_full());
             failure.exit_code()
         }
     }
@@ -50,10 +53,15 @@ fn main() -> ExitCode {
 /// Says what is wrong with the arguments, or prints the help that was asked for. A URL among them may hold a password.
 fn refuse(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
-        eprint!("{}", redact(&error.render().to_string()));
+        complain(&error.render().to_string());
         ExitCode::from(failure::USAGE)
     } else {
         let _ = error.print();
         ExitCode::SUCCESS
     }
+}
+
+/// Says on stderr what is wrong. Where that cannot be written, the exit code has to do.
+fn complain(text: &str) {
+    let _ = io::stderr().write_all(redact(&plain_lines(text)).as_bytes());
 }

@@ -7,6 +7,8 @@
 
 mod program;
 
+use std::process::Command;
+
 use program::{symphony, symphony_with_input};
 use symphony_proof::kit::scratch::Server;
 
@@ -166,6 +168,20 @@ fn a_database_that_is_missing_silent_or_refuses_is_exit_code_3_and_a_bad_address
     assert!(lost.stderr.contains("postgres://me:***@host/shop"), "{}", lost.all());
     let help = symphony("postgres://me:s3cret@host/shop", &["--help"]).exits(0);
     assert!(help.stdout.contains("DATABASE_URL") && !help.stdout.contains("s3cret"), "{}", help.all());
+}
+
+#[test]
+fn an_error_that_nobody_can_read_has_its_exit_code_all_the_same() {
+    for (arguments, code) in [(&["status"][..], 3), (&["instal"], 2)] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let ended = Command::new(env!("CARGO_BIN_EXE_symphony"))
+            .args(arguments)
+            .env("DATABASE_URL", "postgres://me@127.0.0.1:1/shop")
+            .stderr(full)
+            .status()
+            .unwrap();
+        assert_eq!(ended.code(), Some(code), "{arguments:?}");
+    }
 }
 
 #[test]
