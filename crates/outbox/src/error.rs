@@ -48,9 +48,6 @@ pub enum LeaseError {
     /// An argument is blank or out of range. Correct it.
     #[error(transparent)]
     InvalidArgument(Report),
-    /// Claims are decided on the newest state. Let the worker's login default to READ COMMITTED.
-    #[error(transparent)]
-    NotReadCommitted(Report),
     /// Nothing that the arguments could help.
     #[error(transparent)]
     Fault(#[from] Fault),
@@ -59,7 +56,6 @@ pub enum LeaseError {
 impl From<Report> for LeaseError {
     fn from(report: Report) -> Self {
         match report.sqlstate() {
-            Some(sqlstate::INVALID_TRANSACTION_STATE) => Self::NotReadCommitted(report),
             Some(state) if sqlstate::is_about_an_argument(state) => Self::InvalidArgument(report),
             _ => Self::Fault(Fault::of(report, &Call::LEASE)),
         }

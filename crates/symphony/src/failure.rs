@@ -197,7 +197,15 @@ impl From<Fault> for Failure {
             ),
             Fault::ConnectionLost { next, .. } => Some((*next).to_owned()),
             Fault::RetryTransaction(_) => Some("run it again".to_owned()),
-            Fault::AppendOnly(_) | Fault::TerminalBackstop(_) | Fault::Other(_) => None,
+            Fault::LockHeld(report) if report.hint().is_none() => {
+                Some("another session holds a lock on it: run it again".to_owned())
+            }
+            // For these the database has a hint of its own, or there is none to give.
+            Fault::LockHeld(_)
+            | Fault::NotReadCommitted(_)
+            | Fault::AppendOnly(_)
+            | Fault::TerminalBackstop(_)
+            | Fault::Other(_) => None,
         };
         let failure = said(DATABASE, fault.report());
         Self { hint: hint.or(failure.hint), ..failure }
@@ -233,7 +241,6 @@ impl From<LeaseError> for Failure {
     fn from(error: LeaseError) -> Self {
         match error {
             LeaseError::InvalidArgument(report) => said(USAGE, &report),
-            LeaseError::NotReadCommitted(report) => said(DATABASE, &report),
             LeaseError::Fault(fault) => fault.into(),
         }
     }

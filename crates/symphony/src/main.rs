@@ -4,6 +4,7 @@
 //! Results go to stdout, everything else to stderr.
 //!
 //! # Layout
+//! - [`arguments`]: the arguments as they may be shown
 //! - [`command`]: the commands, one per file
 //! - [`database`]: the connection that the arguments name
 //! - [`failure`]: what ends a command, and the exit code that it means
@@ -11,6 +12,7 @@
 //! - [`output`]: how results are printed
 //! - [`table`]: columns under each other
 
+mod arguments;
 mod command;
 mod database;
 mod failure;
@@ -18,12 +20,16 @@ mod interruption;
 mod output;
 mod table;
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
 use clap::Parser as _;
 use symphony_outbox::connect::redact;
 
 use command::Cli;
+use output::plain_lines;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -33,26 +39,37 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: cannot start: {error}");
+            complain(&format!("error: cannot start: {error}\n"));
             return ExitCode::FAILURE;
         }
     };
     match runtime.block_on(cli.run()) {
         Ok(answer) => answer.into(),
         Err(failure) => {
-            eprint!("{}", redact(&failure.in_full()));
+            complain(&failure.in_full());
             failure.exit_code()
         }
     }
 }
 
-/// Says what is wrong with the arguments, or prints the help that was asked for. A URL among them may hold a password.
+/// Says what is wrong with the arguments, or prints the help that was asked for.
+///
+/// An error quotes arguments, and one of them may hold a password. So the error that is shown is that of the same
+/// arguments without it.
 fn refuse(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
-        eprint!("{}", redact(&error.render().to_string()));
+        let shown = Cli::try_parse_from(std::env::args_os().map(arguments::blotted)).err();
+        // Without what was wrong with them, the arguments may be right: then its kind is all that can be said.
+        let shown = shown.filter(clap::Error::use_stderr).map(|shown| shown.render().to_string());
+        complain(&shown.unwrap_or_else(|| format!("error: {}\n", error.kind())));
         ExitCode::from(failure::USAGE)
     } else {
         let _ = error.print();
         ExitCode::SUCCESS
     }
+}
+
+/// Says on stderr what is wrong. Where that cannot be written, the exit code has to do.
+fn complain(text: &str) {
+    let _ = io::stderr().write_all(redact(&plain_lines(text)).as_bytes());
 }

@@ -37,3 +37,24 @@ pub(crate) fn line(text: &str) -> Result<(), Failure> {
         done => done.map_err(|error| Failure::no(format!("the result could not be printed: {error}"))),
     }
 }
+
+/// Words of others on one line, without what would steer a terminal.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// The same for a text of several lines, which stay lines.
+pub(crate) fn plain_lines(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_rail_said_cannot_steer_the_terminal() {
+        assert_eq!(plain("a\u{1b}[2Jb\nc\u{9b}"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}");
+        assert_eq!(plain_lines("a\u{1b}[2Jb\nc\u{9b}"), "a\u{fffd}[2Jb\nc\u{fffd}");
+    }
+}

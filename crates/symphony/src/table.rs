@@ -1,4 +1,6 @@
-//! Columns under each other, for people.
+//! Columns under each other, for people. No cell can steer the terminal.
+
+use crate::output::plain;
 
 /// Rows of cells, the first of them the heading.
 pub(crate) struct Table(Vec<Vec<String>>);
@@ -9,7 +11,7 @@ impl Table {
     }
 
     pub(crate) fn push<const N: usize>(&mut self, row: [String; N]) {
-        self.0.push(row.to_vec());
+        self.0.push(row.iter().map(|cell| plain(cell)).collect());
     }
 
     /// The first column to the left, for it is a name; numbers to the right.
@@ -42,5 +44,12 @@ mod tests {
         table.push(["sepa".into(), "7".into()]);
         table.push(["ach".into(), "12000".into()]);
         assert_eq!(table.render(), "rail    due\nsepa      7\nach   12000\n");
+    }
+
+    #[test]
+    fn no_cell_steers_the_terminal_or_breaks_its_row() {
+        let mut table = Table::new(["rail", "by"]);
+        table.push(["se\u{1b}[2Jpa".into(), "ana\nbob".into()]);
+        assert_eq!(table.render(), "rail           by\nse\u{fffd}[2Jpa  ana\u{fffd}bob\n");
     }
 }

@@ -137,6 +137,28 @@ async fn a_rail_is_paused_and_resumed_and_what_waits_says_so() {
 }
 
 #[tokio::test]
+async fn no_name_of_others_steers_the_terminal() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    let url = database.url();
+    let (rail, id) = ("se\u{1b}[2Jpa", "pay\u{1b}[31m-1");
+    let set = ["rail", "set", rail, "--actor", "a\u{1b}[1mna", "--reason", "a test"];
+    let enqueue = ["enqueue", "--instruction", id, "--participant", id, "--key", "k", "--rail", rail, "--payload"];
+    let mut said = vec![symphony(&url, &set).exits(0)];
+    symphony(&url, &[&enqueue[..], &["{}"]].concat()).exits(0);
+    work(&database, Outcome::Failed { reason: reason("E\u{1b}[7m"), rail: RailAnswer::default() }).await;
+    for command in [&["rail", "list"][..], &["status"], &["dlq", "list"], &["inspect", id]] {
+        said.push(symphony(&url, command).exits(0));
+    }
+    // The refusal names the instruction.
+    said.push(symphony(&url, &[&enqueue[..], &["{\"other\": 1}"]].concat()).exits(3));
+    for ran in said {
+        assert!(!ran.all().contains('\u{1b}') && ran.all().contains('\u{fffd}'), "{}", ran.all());
+    }
+    database.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_login_without_the_role_is_told_which_it_needs() {
     let server = Server::from_env().await.unwrap();
     let database = server.database().await.unwrap();

@@ -108,3 +108,22 @@ fn the_demo_goes_as_expected() {
     }
     assert!(!said.stdout.contains("NOT AS EXPECTED"), "{}", said.all());
 }
+
+#[test]
+fn a_demo_that_is_kept_ends_by_ctrl_c_with_the_answer_of_its_walk() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_symphony"))
+        .args(["demo", "--keep"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let url = lines.find_map(|line| line.trim().strip_prefix("export DATABASE_URL=").map(str::to_owned)).unwrap();
+    assert!(lines.any(|line| line.contains("symphony verify")));
+    symphony(&url, &["verify"]).exits(0);
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), String::from_utf8(ended.stderr).unwrap()), (Some(0), String::new()));
+    symphony(&url, &["verify"]).exits(3);
+}

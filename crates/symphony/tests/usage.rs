@@ -7,6 +7,8 @@
 
 mod program;
 
+use std::process::Command;
+
 use program::{symphony, symphony_with_input};
 use symphony_proof::kit::scratch::Server;
 
@@ -94,6 +96,15 @@ async fn what_only_the_database_can_refuse_is_wrong_input_as_well() {
     // There is no such thing.
     let typo = [&named[..], &["sepia", "--payload", "{}", "--instruction", "i"]].concat();
     assert!(symphony(&url, &typo).exits(1).stderr.contains("symphony rail list"));
+    for action in [&["dlq", "redrive", OUTBOX][..], &["dlq", "resolve", OUTBOX, "--as", "PAID"]] {
+        let nowhere = symphony(&url, &[action, &warrant[..]].concat()).exits(1);
+        assert!(nowhere.stderr.contains(&format!("there is no outbox {OUTBOX}")), "{}", nowhere.all());
+    }
+    let enqueued = [&named[..], &["sepa", "--payload", "{}", "--instruction", "i", "--json"]].concat();
+    let enqueued = symphony(&url, &enqueued).exits(0).json();
+    let known = enqueued["outbox_id"].as_str().unwrap();
+    let unsaid = symphony(&url, &["dlq", "redrive", known, "--actor", "ana", "--reason", " "]).exits(2);
+    assert!(unsaid.stderr.contains("p_reason must not be blank"), "{}", unsaid.all());
     let nothing = symphony(&url, &["inspect", "nothing"]).exits(1);
     assert!(nothing.stderr.contains("\"nothing\""), "{}", nothing.all());
     assert!(
@@ -152,11 +163,66 @@ fn a_database_that_is_missing_silent_or_refuses_is_exit_code_3_and_a_bad_address
             assert!(!run.all().contains("s3cret") && !run.all().contains("cret@"), "{}", run.all());
         }
     }
-    // A URL where none belongs is not shown with its password either, nor is the one of the variable in the help.
-    let lost = symphony("", &["postgres://me:s3cret@host/shop"]).exits(2);
-    assert!(lost.stderr.contains("postgres://me:***@host/shop"), "{}", lost.all());
+    // Nor is the one of the variable in the help.
     let help = symphony("postgres://me:s3cret@host/shop", &["--help"]).exits(0);
     assert!(help.stdout.contains("DATABASE_URL") && !help.stdout.contains("s3cret"), "{}", help.all());
+}
+
+#[test]
+fn an_address_where_none_belongs_is_not_shown_with_its_password() {
+    for address in [
+        "postgres://me:s3cret@host/shop",
+        "postgres://me:s3 cret@host/shop",
+        "postgres://me:s3\"cret@host/shop",
+        "host=h password = s3cret",
+        "host=h password=\u{1b}[31ms3cret",
+    ] {
+        let limit = format!("--limit={address}");
+        for arguments in [
+            &[address][..],
+            &["status", address],
+            &["status", "--json", address],
+            &["dlq", "list", "--limit", address],
+            &["dlq", "list", &limit],
+            &["verify", "--lane", address],
+            &["--database-ur", address, "status"],
+        ] {
+            let lost = symphony("", arguments).exits(2);
+            assert!(!lost.all().contains("cret"), "{}", lost.all());
+            assert!(lost.stderr.contains("***") || arguments[0] == "--database-ur", "{}", lost.all());
+        }
+    }
+    let lost = symphony("", &["status", "postgres://me:s3 cret@host/shop"]).exits(2);
+    assert!(lost.stderr.contains("unexpected argument 'postgres://***' found"), "{}", lost.all());
+}
+
+#[test]
+fn an_argument_that_is_no_text_is_wrong_and_not_shown() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let address = std::ffi::OsStr::from_bytes(b"postgres://me:s3cret\xff@host/shop");
+    let ran = Command::new(env!("CARGO_BIN_EXE_symphony"))
+        .args(["status", "--database-url"])
+        .arg(address)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!(ran.status.code(), Some(2), "{said}");
+    assert!(said.starts_with("error: ") && said.contains("UTF-8") && !said.contains("s3cret"), "{said}");
+}
+
+#[test]
+fn an_error_that_nobody_can_read_has_its_exit_code_all_the_same() {
+    for (arguments, code) in [(&["status"][..], 3), (&["instal"], 2)] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let ended = Command::new(env!("CARGO_BIN_EXE_symphony"))
+            .args(arguments)
+            .env("DATABASE_URL", "postgres://me@127.0.0.1:1/shop")
+            .stderr(full)
+            .status()
+            .unwrap();
+        assert_eq!(ended.code(), Some(code), "{arguments:?}");
+    }
 }
 
 #[test]

@@ -10,6 +10,12 @@ use super::{Report, sqlstate};
 pub enum Fault {
     /// Two transactions got in each other's way. Run the whole transaction again.
     RetryTransaction(Report),
+    /// Another session held a lock for longer than this call waits: for a change of rail policy, a worker that left
+    /// its transaction open. End that session or let it end, then run the whole transaction again.
+    LockHeld(Report),
+    /// What was asked is decided on the newest state. Run it in a transaction that is READ COMMITTED, or let the
+    /// login default to that.
+    NotReadCommitted(Report),
     /// The login lacks a role that may do this. Let a DBA grant it.
     MissingRole {
         /// The role to grant.
@@ -69,6 +75,8 @@ impl Fault {
         match report.sqlstate() {
             Some(sqlstate::APPEND_ONLY) => Self::AppendOnly(report),
             Some(sqlstate::INSUFFICIENT_PRIVILEGE) => Self::MissingRole { role: call.role, report },
+            Some(sqlstate::INVALID_TRANSACTION_STATE) => Self::NotReadCommitted(report),
+            Some(sqlstate::LOCK_NOT_AVAILABLE) => Self::LockHeld(report),
             Some(sqlstate::UNIQUE_VIOLATION) if report.constraint() == Some(sqlstate::TERMINAL_BACKSTOP) => {
                 Self::TerminalBackstop(report)
             }
@@ -82,6 +90,8 @@ impl Fault {
     pub fn report(&self) -> &Report {
         match self {
             Self::RetryTransaction(report)
+            | Self::LockHeld(report)
+            | Self::NotReadCommitted(report)
             | Self::MissingRole { report, .. }
             | Self::NotInstalled(report)
             | Self::ConnectionLost { report, .. }
@@ -96,6 +106,10 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RetryTransaction(report) => write!(f, "{}. Run the whole transaction again", report.message()),
+            // PostgreSQL's own refusal says no more than that it waited.
+            Self::LockHeld(report) if report.hint().is_none() => {
+                write!(f, "{report}. Another session holds it: run the whole transaction again")
+            }
             Self::MissingRole { role, report } => {
                 write!(f, "{report}. Let a DBA run: grant {role} to the login that you connect as")
             }
@@ -115,7 +129,10 @@ impl fmt::Display for Fault {
                 "{report}. A second terminal outcome was stopped by the ledger: nothing was recorded twice, but the \
                  lease should have prevented it"
             ),
-            Self::AppendOnly(report) | Self::Other(report) => report.fmt(f),
+            Self::LockHeld(report)
+            | Self::NotReadCommitted(report)
+            | Self::AppendOnly(report)
+            | Self::Other(report) => report.fmt(f),
         }
     }
 }

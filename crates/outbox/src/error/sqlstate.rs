@@ -21,6 +21,7 @@ pub const TERMINAL_BACKSTOP: &str = "payment_outbox_attempts_one_terminal_per_ou
 pub(super) const UNIQUE_VIOLATION: &str = "23505";
 pub(super) const INVALID_TRANSACTION_STATE: &str = "25000";
 pub(super) const INSUFFICIENT_PRIVILEGE: &str = "42501";
+pub(super) const LOCK_NOT_AVAILABLE: &str = "55P03";
 
 /// Whether the caller must correct what it gave. Class 22 is PostgreSQL's own: a text or a payload that it
 /// cannot hold, such as one with a NUL character.

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use symphony_outbox::error::{CompleteError, EnqueueError, Fault, LeaseError, OperateError};
 use symphony_outbox::payment::operator::{pause, redrive, resolve, set_rail};
-use symphony_outbox::payment::worker::{claim, complete, repair};
+use symphony_outbox::payment::worker::{claim, complete, complete_batch, repair};
 use symphony_outbox::payment::{Instruction, Outcome, RailAnswer, RailPolicy, Resolution, producer, reading};
 use symphony_outbox::{BatchSize, OutboxId};
 use tokio_postgres::Client;
 
-use crate::stage::{LEASE, Stage, WARRANT, completion, connect, dispatched, failed, instruction, reason, worker};
+use crate::stage::{
+    LEASE, RAIL, Stage, WARRANT, completion, connect, dispatched, failed, instruction, reason, worker,
+};
 
 #[tokio::test]
 async fn a_key_used_for_another_payment_is_a_conflict() {
@@ -139,11 +141,48 @@ async fn the_largest_batch_of_the_type_is_the_largest_of_the_database() {
 }
 
 #[tokio::test]
-async fn a_claim_on_an_old_snapshot_is_refused() {
+async fn what_is_decided_on_the_newest_state_is_refused_on_an_old_snapshot() {
     let stage = Stage::set().await;
-    stage.root.batch_execute("set default_transaction_isolation = 'repeatable read'").await.unwrap();
-    let error = claim(&stage.root, &worker(), BatchSize::ONE, LEASE).await.unwrap_err();
-    assert!(matches!(error, LeaseError::NotReadCommitted(_)), "{error:?}");
+    let claimed = stage.claimed(1).await;
+    let root = &stage.root;
+    root.batch_execute("set default_transaction_isolation = 'repeatable read'").await.unwrap();
+
+    for error in [
+        claim(root, &worker(), BatchSize::ONE, LEASE).await.unwrap_err(),
+        repair(root, &worker(), BatchSize::ONE).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, LeaseError::Fault(Fault::NotReadCommitted(_))), "{error:?}");
+    }
+    let done = completion(&claimed, dispatched());
+    for error in [
+        complete(root, &worker(), &done).await.unwrap_err(),
+        complete_batch(root, &worker(), &[done]).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, CompleteError::Fault(Fault::NotReadCommitted(_))), "{error:?}");
+    }
+    for error in [
+        redrive(root, claimed.outbox_id, WARRANT).await.unwrap_err(),
+        resolve(root, claimed.outbox_id, Resolution::Paid, WARRANT).await.unwrap_err(),
+        set_rail(root, RAIL, &RailPolicy::default(), WARRANT).await.unwrap_err(),
+        pause(root, RAIL, WARRANT).await.unwrap_err(),
+    ] {
+        let OperateError::Fault(Fault::NotReadCommitted(report)) = &error else { panic!("{error:?}") };
+        assert_eq!(report.sqlstate(), Some("25000"));
+        assert!(report.hint().unwrap().contains("read committed"), "{error}");
+    }
+}
+
+/// A login may have a limit of its own for how long it waits.
+#[tokio::test]
+async fn a_producer_that_waited_long_enough_is_told_that_a_lock_is_held() {
+    let stage = Stage::set().await;
+    let mut slow = connect(&stage.database.url()).await;
+    let open = slow.transaction().await.unwrap();
+    producer::enqueue(&open, &instruction(1)).await.unwrap();
+    stage.root.batch_execute("set lock_timeout = '50ms'").await.unwrap();
+    let error = producer::enqueue(&stage.root, &instruction(2)).await.unwrap_err();
+    assert!(matches!(error, EnqueueError::Fault(Fault::LockHeld(_))), "{error:?}");
+    assert!(error.to_string().ends_with("run the whole transaction again"), "{error}");
 }
 
 #[tokio::test]

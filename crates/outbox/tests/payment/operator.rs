@@ -1,7 +1,7 @@
 //! What an operator may rely on.
 
 use symphony_outbox::OutboxId;
-use symphony_outbox::error::OperateError;
+use symphony_outbox::error::{Fault, OperateError};
 use symphony_outbox::payment::operator::{pause, redrive, resolve, resume, set_rail};
 use symphony_outbox::payment::worker::complete;
 use symphony_outbox::payment::{Change, OUTCOME_UNKNOWN, OnUnknown, RailPolicy, Resolution};
@@ -52,9 +52,10 @@ async fn a_pause_does_not_wait_for_ever_for_a_worker_that_left_its_transaction_o
     forgetful.batch_execute("begin; select from symphony.claim_outbox_batch(1, 'worker-1', 30)").await.unwrap();
 
     let error = pause(&operator, RAIL, WARRANT).await.unwrap_err();
-    let OperateError::Fault(fault) = &error else { panic!("{error:?}") };
-    assert_eq!(fault.report().sqlstate(), Some("55P03"));
-    assert!(fault.report().hint().unwrap().contains("pg_stat_activity"), "{error}");
+    let OperateError::Fault(Fault::LockHeld(report)) = &error else { panic!("{error:?}") };
+    assert_eq!(report.sqlstate(), Some("55P03"));
+    assert!(report.hint().unwrap().contains("pg_stat_activity"), "{error}");
+    assert!(error.to_string().contains(report.hint().unwrap().trim_end_matches('.')), "{error}");
 
     forgetful.batch_execute("commit").await.unwrap();
     assert!(pause(&operator, RAIL, WARRANT).await.unwrap().paused);

@@ -32,31 +32,34 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) async fn run(self) -> Result<Answer, Failure> {
-        Interruption::listen()?.or(self.walk()).await?
-    }
-
-    async fn walk(self) -> Result<Answer, Failure> {
-        let binaries = Binaries::find().map_err(|error| Failure::no(error.to_string()))?;
-        let options = Options { durable: true, ..Options::default() };
-        let cluster = Cluster::start(&binaries, options).await;
-        let cluster = cluster.map_err(|error| Failure::because("the private PostgreSQL did not start", error))?;
-        let mut walk = Walk::new();
-        walk.say(&format!(
-            "Started a private PostgreSQL {} on port {}. It is durable: what is committed survives a crash.",
-            binaries.version(),
-            cluster.port()
-        ))?;
-        let mut cast = Cast::new(&cluster).await?;
-        steps::all(&mut walk, &mut cast).await?;
-        let answer = walk.end()?;
+        let mut interruption = Interruption::listen()?;
+        let (answer, cluster) = interruption.or(walk()).await??;
         if self.keep {
             output::line(&format!(
                 "\nThe server runs until Ctrl-C. Try, in another terminal:\n  export DATABASE_URL={}\n  \
                  symphony status\n  symphony inspect order-2\n  symphony dlq list\n  symphony verify",
                 cluster.url("postgres")
             ))?;
-            std::future::pending::<()>().await;
+            // It was asked for, so it is no failure: the answer is that of the walk.
+            interruption.caught().await;
         }
         Ok(answer)
     }
+}
+
+/// Walks through all of it, and hands over the server as it is then.
+async fn walk() -> Result<(Answer, Cluster), Failure> {
+    let binaries = Binaries::find().map_err(|error| Failure::no(error.to_string()))?;
+    let options = Options { durable: true, ..Options::default() };
+    let cluster = Cluster::start(&binaries, options).await;
+    let cluster = cluster.map_err(|error| Failure::because("the private PostgreSQL did not start", error))?;
+    let mut walk = Walk::new();
+    walk.say(&format!(
+        "Started a private PostgreSQL {} on port {}. It is durable: what is committed survives a crash.",
+        binaries.version(),
+        cluster.port()
+    ))?;
+    let mut cast = Cast::new(&cluster).await?;
+    steps::all(&mut walk, &mut cast).await?;
+    Ok((walk.end()?, cluster))
 }

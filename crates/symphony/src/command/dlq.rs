@@ -2,11 +2,13 @@
 
 use symphony_outbox::{
     BatchSize, OutboxId,
+    error::OperateError,
     payment::{
         Resolution, operator,
         reading::{self, DeadLetter},
     },
 };
+use tokio_postgres::Client;
 
 use super::{warrant::Warrant, with_examples};
 use crate::{
@@ -81,18 +83,32 @@ impl Arguments {
                 form.print(&letters, || text(&letters))?;
             }
             Action::Redrive { outbox_id, warrant, form } => {
-                let redriven = operator::redrive(&client, outbox_id, warrant.given()).await?;
+                let redriven = operator::redrive(&client, outbox_id, warrant.given()).await;
+                let redriven = known(&client, outbox_id, redriven).await?;
                 form.print(&redriven, || {
                     format!("redriven as outbox {}, sequence {}", redriven.outbox_id, redriven.sequence_id)
                 })?;
             }
             Action::Resolve { outbox_id, resolution, warrant, form } => {
-                let resolved = operator::resolve(&client, outbox_id, resolution, warrant.given()).await?;
+                let resolved = operator::resolve(&client, outbox_id, resolution, warrant.given()).await;
+                let resolved = known(&client, outbox_id, resolved).await?;
                 form.print(&resolved, || format!("outbox {outbox_id} is resolved as {resolution}"))?;
             }
         }
         Ok(Answer::Yes)
     }
+}
+
+/// What was done; a refusal of an argument is another matter where there is no such outbox.
+async fn known<T>(client: &Client, outbox_id: OutboxId, done: Result<T, OperateError>) -> Result<T, Failure> {
+    if let Err(OperateError::InvalidArgument(_)) = &done
+        // Should this fail, the refusal is the better answer.
+        && reading::story(client, outbox_id).await.is_ok_and(|story| story.is_empty())
+    {
+        return Err(Failure::no(format!("there is no outbox {outbox_id} in this database"))
+            .hint("see which there are with: symphony dlq list"));
+    }
+    Ok(done?)
 }
 
 fn text(letters: &[DeadLetter]) -> String {

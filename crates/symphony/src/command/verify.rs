@@ -7,7 +7,7 @@ use super::with_examples;
 use crate::{
     database::Database,
     failure::{Answer, Failure},
-    output::Form,
+    output::{Form, plain},
 };
 
 /// Compare the schema in a database with what this build makes, and name every difference
@@ -61,5 +61,5 @@ fn text(report: &Report) -> String {
             report.lanes.join(", ")
         );
     }
-    report.differences.iter().map(|difference| format!("{difference}\n")).collect()
+    report.differences.iter().map(|difference| format!("{}\n", plain(&difference.to_string()))).collect()
 }
