@@ -9,7 +9,7 @@
 //!
 //! - `SYMPHONY_SEED=17` starts from that seed instead of a random one. Case *n* of a run has the seed of the run plus *n*,
 //!   so the seed of a failure with `SYMPHONY_CASES=1` is that case alone.
-//! - `SYMPHONY_CASES=20000` is a long run, of about ten minutes on two idle cores.
+//! - `SYMPHONY_CASES=20000` is a long run, of about twenty minutes.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -29,9 +29,9 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 use symphony_proof::kit::scratch::Server;
 
 /// Cases of an ordinary run.
-const CASES: u64 = 400;
+const CASES: u64 = 300;
 /// The longest sequence.
-const STEPS: usize = 60;
+const STEPS: usize = 120;
 /// Cases after which a fresh database is taken: a ledger only grows.
 const CASES_PER_DATABASE: usize = 500;
 

@@ -118,6 +118,22 @@ pub(crate) enum Call {
     Miscount(OutboxNo),
 }
 
+impl Call {
+    /// The leases that are shown, with the worker that shows them.
+    pub(crate) fn shown(&self) -> Vec<(&Hold, &str)> {
+        match self {
+            Self::Complete { worker, outcomes, .. } => {
+                let sound = |outcome: &&Outcome| outcome.attempt_state().is_some() && outcome.argument_in_range();
+                outcomes.iter().filter(sound).map(|outcome| (&outcome.hold, worker.as_str())).collect()
+            }
+            Self::Renew { worker, holds, .. } | Self::Release { worker, holds, .. } => {
+                holds.iter().map(|hold| (hold, worker.as_str())).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// What an enqueue or a redrive said of one instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Enqueued {

@@ -25,7 +25,7 @@ pub(crate) fn call(step: &Step, seen: &State, in_transaction: bool, now: Micros,
         let worker = said.first()?.0.clone();
         Some(Call::Complete { form, worker, outcomes: said.into_iter().map(|(_, outcome)| outcome).collect() })
     };
-    let failed = |outbox: &Outbox| outbox.ended_as() == Some(AttemptState::Failed) && outbox.redriven_as.is_none();
+    let failed = |outbox: &Outbox| outbox.ended_as() == Some(AttemptState::Failed);
     Some(match step {
         Step::Begin if in_transaction => return None,
         Step::Commit | Step::RollBack if !in_transaction => return None,

@@ -24,7 +24,7 @@ struct Locks {
     seats: bool,
     policy_shared: bool,
     policy_alone: bool,
-    /// It completed or ended a row of an ordered rail that it had changed before. Who wants to lock the row as it was
+    /// It completed, renewed or ended a row of an ordered rail that it had changed before. Who wants to lock the row as it was
     /// goes along its versions, and waits at the last one even where it asked to skip what is locked.
     changed_then_completed: bool,
 }
@@ -116,7 +116,11 @@ impl Locks {
             Call::Redrive(no) | Call::Resolve(no, _) => {
                 self.keys.extend(before.outboxes.get(no).map(|outbox| outbox.what.key));
             }
-            Call::SetRail(..) | Call::Pause(_) | Call::Resume(_) => self.policy_alone = true,
+            Call::SetRail(..) => {
+                self.policy_alone = true;
+                self.streams.extend(before.ordered_streams());
+            }
+            Call::Pause(_) | Call::Resume(_) => self.policy_alone = true,
             Call::Claim { .. } => {
                 self.policy_shared = true;
                 self.seats = true;
@@ -131,17 +135,17 @@ impl Locks {
                 let touched = changes.outboxes.values().filter(|outbox| before.ordered(outbox));
                 self.streams.extend(touched.map(Outbox::stream));
             }
-            // A lease that lasts longer already is locked all the same.
-            Call::Renew { worker, holds, .. } => {
-                let held = holds.iter().filter(|hold| before.holds(hold, worker, now));
-                self.rows.extend(held.map(|hold| hold.outbox));
-            }
-            Call::Begin | Call::Commit | Call::RollBack | Call::Release { .. } => {}
+            Call::Begin | Call::Commit | Call::RollBack | Call::Renew { .. } | Call::Release { .. } => {}
         }
-        let completes = matches!(call, Call::Complete { .. });
-        self.changed_then_completed |= changes.outboxes.iter().any(|(no, outbox)| {
-            (completes || outbox.pending.is_none()) && before.ordered(outbox) && self.rows.contains(no)
-        });
+        let again =
+            |no: &OutboxNo| self.rows.contains(no) && before.outboxes.get(no).is_some_and(|o| before.ordered(o));
+        let held: Vec<_> =
+            call.shown().into_iter().filter(|(hold, worker)| before.holds(hold, worker, now)).collect();
+        let ended = changes.outboxes.iter().filter(|(_, outbox)| outbox.pending.is_none());
+        self.changed_then_completed |= held.iter().any(|(hold, _)| again(&hold.outbox));
+        self.changed_then_completed |= ended.into_iter().any(|(no, _)| again(no));
+        // A lease that lasts longer already is not changed by a renewal, and is locked all the same.
+        self.rows.extend(held.iter().map(|(hold, _)| hold.outbox));
         self.participants.extend(changes.next_sequence.keys());
         self.rows.extend(changes.outboxes.keys());
     }
@@ -171,7 +175,9 @@ impl Locks {
             Call::Renew { holds, .. } | Call::Release { holds, .. } => any_row(holds),
             Call::Redrive(no) => key(no) || participant(no),
             Call::Resolve(no, _) => key(no),
-            Call::SetRail(..) | Call::Pause(_) | Call::Resume(_) => self.policy_shared || self.policy_alone,
+            // What is parked is put back where a rail stops being ordered.
+            Call::SetRail(..) => self.policy_shared || self.policy_alone || !self.streams.is_empty(),
+            Call::Pause(_) | Call::Resume(_) => self.policy_shared || self.policy_alone,
             Call::Expire(no) | Call::MakeDue(no) | Call::Miscount(no) => row(no),
         }
     }
