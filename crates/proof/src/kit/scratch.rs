@@ -146,13 +146,18 @@ impl Server {
         remove_template(admin, name).await?;
         let create = format!("create database {name} template template0");
         admin.batch_execute(&create).await.map_err(refused("create the template"))?;
-        let client = connect(&self.address.database(name)).await?;
+        let client = self.session(name).await?;
         let strict = "set plpgsql.extra_errors = 'all'";
         client.batch_execute(strict).await.map_err(refused("set up the install"))?;
         client.batch_execute(&script(&Lane::ALL)).await.map_err(refused("install Symphony into the template"))?;
         drop(client);
         let mark = format!("alter database {name} with is_template true allow_connections false");
         admin.batch_execute(&mark).await.map_err(refused("mark the template"))
+    }
+
+    /// A session in this database.
+    async fn session(&self, database: &str) -> Result<Client, Error> {
+        connect(&self.address.database(database)).await
     }
 
     /// A session in the database that the address names, which is nobody's scratch.

@@ -79,7 +79,8 @@ impl Arguments {
             return list(&chosen, self.form);
         }
         let mut interruption = Interruption::listen()?;
-        let guest = Guest::arrive(database.url()?).await?;
+        progress("waiting until nobody else proves on this server");
+        let guest = interruption.or(Guest::arrive(database.url()?)).await??;
         let shown = prove(guest.server(), &chosen, &self, &mut interruption).await;
         // Whatever happened, nothing stays.
         guest.leave().await?;
