@@ -261,7 +261,6 @@ impl From<scratch::Error> for Failure {
     fn from(error: scratch::Error) -> Self {
         match error {
             scratch::Error::Connect(error) => error.into(),
-            scratch::Error::Address { .. } => Self::usage(error.to_string()),
             scratch::Error::Rights { .. } => Self { code: DATABASE, ..Self::no(error.to_string()) }
                 .hint("prove on a server where you may: a private one will do, the promises are the same"),
             scratch::Error::Refused { .. } => {

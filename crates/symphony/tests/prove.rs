@@ -50,6 +50,22 @@ async fn proofs_show_what_was_tried_and_leave_nothing_behind() {
     assert_eq!(left_behind(&cluster).await, Vec::<String>::new());
 }
 
+#[tokio::test]
+async fn proofs_take_every_address_that_the_other_commands_take() {
+    let cluster = server().await;
+    let port = cluster.port();
+    for address in [
+        format!("host=127.0.0.1 port={port} user = postgres dbname='postgres' sslmode=allow"),
+        format!("postgres://127.0.0.1:{port}/postgres?user=postgres&sslmode=allow"),
+    ] {
+        // Those that listen, or come as a login of their own.
+        let only = ["prove", "--only", "8", "--only", "20", "--only", "21", "--only", "22"];
+        let said = symphony(&address, &only).exits(0);
+        assert!(said.stdout.ends_with("4 proofs held, 0 FAILED\n"), "{}", said.all());
+    }
+    assert_eq!(left_behind(&cluster).await, Vec::<String>::new());
+}
+
 #[test]
 fn every_proof_is_listed_without_a_database() {
     let listed = symphony("", &["prove", "--list", "--json"]).exits(0).json();

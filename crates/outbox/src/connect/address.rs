@@ -2,7 +2,7 @@
 
 use std::{iter::Peekable, path::PathBuf, str::Chars};
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use tokio_postgres::Config;
 
 use super::Error;
@@ -47,6 +47,8 @@ pub(super) struct Address {
     pub(super) mode: Mode,
     pub(super) root: Option<Root>,
     pub(super) identity: Option<Identity>,
+    /// What was said about TLS, as it is written in a URL.
+    pub(super) tls_settings: Vec<String>,
 }
 
 /// The settings that tokio-postgres does not know, or not in full.
@@ -71,6 +73,23 @@ impl Ours {
         *slot = Some(value.to_owned()).filter(|value| !value.is_empty());
         true
     }
+
+    /// As they are written in a URL.
+    fn settings(&self) -> Vec<String> {
+        let Self { sslmode, sslrootcert, sslcert, sslkey } = self;
+        let all = [("sslmode", sslmode), ("sslrootcert", sslrootcert), ("sslcert", sslcert), ("sslkey", sslkey)];
+        all.into_iter()
+            .filter_map(|(name, value)| value.as_deref().map(|value| format!("{name}={}", encode(value))))
+            .collect()
+    }
+}
+
+/// What a URL does not take as it is.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// A part of a URL, written so that it stays one part.
+pub(super) fn encode(text: &str) -> String {
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 pub(super) fn parse(text: &str) -> Result<Address, Error> {
@@ -84,6 +103,7 @@ pub(super) fn parse(text: &str) -> Result<Address, Error> {
     if config.get_hosts().iter().any(at_sign) {
         return Err(wrong("there is an @ in the host; an @ in a user or password is written %40"));
     }
+    let tls_settings = ours.settings();
     let root =
         ours.sslrootcert.map(|value| if value == "system" { Root::System } else { Root::File(value.into()) });
     Ok(Address {
@@ -95,6 +115,7 @@ pub(super) fn parse(text: &str) -> Result<Address, Error> {
             (None, None) => None,
             _ => return Err(wrong("sslcert and sslkey go together, and one of them is missing")),
         },
+        tls_settings,
     })
 }
 

@@ -7,7 +7,7 @@ mod expected;
 mod objects;
 
 use tokio::task::JoinSet;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 use super::crew::{count, text};
 use super::evidence::{Evidence, Failure, Trial, code, require, words};
@@ -71,9 +71,7 @@ pub(super) async fn are_exact(database: &Database) -> Result<Evidence, Failure> 
 }
 
 async fn login(database: &Database, role: Option<&'static str>) -> Result<Actor, Failure> {
-    let url = database.url_as_login(role.as_slice()).await?;
-    let (client, connection) = tokio_postgres::connect(&url, NoTls).await?;
-    tokio::spawn(connection);
+    let client = database.connect_as_login(role.as_slice()).await?;
     let words =
         role.map_or("as a login without a role".into(), |role| format!("as a login that was granted {role}"));
     Ok(Actor { client, role, words })
