@@ -54,6 +54,9 @@ async fn proofs_show_what_was_tried_and_leave_nothing_behind() {
 async fn proofs_take_every_address_that_the_other_commands_take() {
     let cluster = server().await;
     let port = cluster.port();
+    // Somebody's login, with a name like ours.
+    let client = Target::parse(&cluster.url("postgres")).unwrap().connect().await.unwrap();
+    client.batch_execute("create role symphony_app login createdb").await.unwrap();
     for address in [
         format!("host=127.0.0.1 port={port} user = postgres dbname='postgres' sslmode=allow"),
         format!("postgres://127.0.0.1:{port}/postgres?user=postgres&sslmode=allow"),
@@ -63,7 +66,7 @@ async fn proofs_take_every_address_that_the_other_commands_take() {
         let said = symphony(&address, &only).exits(0);
         assert!(said.stdout.ends_with("4 proofs held, 0 FAILED\n"), "{}", said.all());
     }
-    assert_eq!(left_behind(&cluster).await, Vec::<String>::new());
+    assert_eq!(left_behind(&cluster).await, ["symphony_app"]);
 }
 
 #[test]
