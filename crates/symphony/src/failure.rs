@@ -23,7 +23,7 @@ Exit codes:
   1  the answer is no: a difference was found, a proof failed, there is no such thing
   2  the arguments are wrong
   3  the database was not reached, or refused
-  130, 143  interrupted by Ctrl-C or by a request to end";
+  129, 130, 143  interrupted: the terminal was closed, Ctrl-C, or a request to end";
 
 /// What a command answers when nothing went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -79,21 +79,23 @@ fn every_proof_is_listed_without_a_database() {
 #[tokio::test]
 async fn who_interrupts_the_proofs_finds_nothing_left_behind() {
     let cluster = server().await;
-    let mut child = Command::new(env!("CARGO_BIN_EXE_symphony"))
-        .arg("prove")
-        .env("DATABASE_URL", cluster.url("postgres"))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    // The first proof is done, so another is under way.
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert!(lines.next().unwrap().unwrap().contains("ok"));
-    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(interrupted.success());
-    lines.for_each(drop);
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(left_behind(&cluster).await, Vec::<String>::new());
+    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_symphony"))
+            .arg("prove")
+            .env("DATABASE_URL", cluster.url("postgres"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // The first proof is done, so another is under way.
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.next().unwrap().unwrap().contains("ok"));
+        let interrupted = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+        assert!(interrupted.success());
+        lines.for_each(drop);
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+        assert_eq!(left_behind(&cluster).await, Vec::<String>::new());
+    }
 }
 
 #[tokio::test]
