@@ -11,17 +11,23 @@
 mod address;
 mod tls;
 
-use std::{path::PathBuf, time::Duration};
+use std::{fmt, future, path::PathBuf, time::Duration};
 
-use tokio_postgres::{Client, Config, config::Host, config::SslMode, error::SqlState};
+use tokio_postgres::{
+    AsyncMessage, Client, Config, Connection, Socket, config::Host, config::SslMode, error::SqlState,
+    tls::MakeTlsConnect,
+};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 pub use address::redact;
-use address::{Address, Mode};
+use address::{Address, Mode, encode};
 
 /// How long one host may take, unless the address says otherwise with `connect_timeout`.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const APPLICATION: &str = "symphony";
+
+/// A session, and what carries it.
+type Session = (Client, Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>);
 
 /// Why there is no connection. The address is shown without its password.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +72,14 @@ pub struct Target {
     config: Config,
     mode: Mode,
     tls: MakeRustlsConnect,
+    /// What was said about TLS, as it is written in a URL.
+    tls_settings: Vec<String>,
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Target").field(&self.place()).finish()
+    }
 }
 
 impl Target {
@@ -74,7 +88,7 @@ impl Target {
     /// # Errors
     /// When it is neither, or names a certificate that cannot be read. The database is not asked.
     pub fn parse(address: &str) -> Result<Self, Error> {
-        let Address { mut config, mode, root, identity } = address::parse(address)?;
+        let Address { mut config, mode, root, identity, tls_settings } = address::parse(address)?;
         if config.get_hosts().is_empty() {
             // An address alone is a host whose name is that address.
             for address in config.get_hostaddrs().to_vec() {
@@ -94,7 +108,7 @@ impl Target {
         let mode =
             if config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_))) { Mode::Disable } else { mode };
         let tls = MakeRustlsConnect::new(tls::client(mode, root, identity)?);
-        Ok(Self { config, mode, tls })
+        Ok(Self { config, mode, tls, tls_settings })
     }
 
     /// The same server and user, another database.
@@ -103,6 +117,42 @@ impl Target {
         let mut other = self.clone();
         other.config.dbname(name);
         other
+    }
+
+    /// The same server and database, another user.
+    #[must_use]
+    pub fn login(&self, user: &str, password: &str) -> Self {
+        let mut other = self.clone();
+        other.config.user(user).password(password);
+        other
+    }
+
+    /// Where, who and how encrypted, as a URL for another program. It holds the password: show [`Target::place`].
+    #[must_use]
+    pub fn url(&self) -> String {
+        let ports = self.config.get_ports();
+        let host = |(i, host): (usize, &Host)| {
+            let port = ports.get(i).or(ports.first()).copied().unwrap_or(5432);
+            match host {
+                Host::Tcp(name) if name.contains(':') => format!("[{name}]:{port}"),
+                Host::Tcp(name) => format!("{name}:{port}"),
+                Host::Unix(folder) => format!("{}:{port}", encode(&folder.to_string_lossy())),
+            }
+        };
+        let hosts: Vec<_> = self.config.get_hosts().iter().enumerate().map(host).collect();
+        let password =
+            self.config.get_password().map(|word| format!(":{}", encode(&String::from_utf8_lossy(word))));
+        let user = self.config.get_user().map(|user| format!("{}{}@", encode(user), password.unwrap_or_default()));
+        let database = self.config.get_dbname().map(encode).unwrap_or_default();
+        let mut settings = self.tls_settings.clone();
+        if let Some(limit) = self.config.get_connect_timeout().filter(|limit| **limit != TIMEOUT) {
+            settings.push(format!("connect_timeout={}", limit.as_secs()));
+        }
+        if let Some(options) = self.config.get_options() {
+            settings.push(format!("options={}", encode(options)));
+        }
+        let settings = if settings.is_empty() { String::new() } else { format!("?{}", settings.join("&")) };
+        format!("postgres://{}{}/{database}{settings}", user.unwrap_or_default(), hosts.join(","))
     }
 
     /// What a person may see of it: where, which database, which user. Never a password.
@@ -127,6 +177,30 @@ impl Target {
     /// # Errors
     /// When the server is not reached in time, or refuses.
     pub async fn connect(&self) -> Result<Client, Error> {
+        let (client, connection) = self.session().await?;
+        // What the connection has to say when it breaks, the client says as well.
+        tokio::spawn(connection);
+        Ok(client)
+    }
+
+    /// The same, and `hear` is told what the server says unasked: notifications and notices, in order.
+    ///
+    /// # Errors
+    /// When the server is not reached in time, or refuses.
+    pub async fn connect_and_hear(
+        &self,
+        mut hear: impl FnMut(AsyncMessage) + Send + 'static,
+    ) -> Result<Client, Error> {
+        let (client, mut connection) = self.session().await?;
+        tokio::spawn(async move {
+            while let Some(Ok(message)) = future::poll_fn(|context| connection.poll_message(context)).await {
+                hear(message);
+            }
+        });
+        Ok(client)
+    }
+
+    async fn session(&self) -> Result<Session, Error> {
         match self.mode {
             Mode::Disable => self.open(SslMode::Disable).await,
             Mode::Require | Mode::VerifyCa | Mode::VerifyFull => self.open(SslMode::Require).await,
@@ -143,18 +217,15 @@ impl Target {
         }
     }
 
-    async fn open(&self, mode: SslMode) -> Result<Client, Error> {
+    async fn open(&self, mode: SslMode) -> Result<Session, Error> {
         let mut config = self.config.clone();
         config.ssl_mode(mode);
         let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(u32::MAX);
         let limit = config.get_connect_timeout().copied().unwrap_or(TIMEOUT).saturating_mul(hosts);
-        let (client, connection) = tokio::time::timeout(limit, config.connect(self.tls.clone()))
+        tokio::time::timeout(limit, config.connect(self.tls.clone()))
             .await
             .map_err(|_| Error::Silent { place: self.place(), limit })?
-            .map_err(|source| Error::Connect { place: self.place(), source })?;
-        // What the connection has to say when it breaks, the client says as well.
-        tokio::spawn(connection);
-        Ok(client)
+            .map_err(|source| Error::Connect { place: self.place(), source })
     }
 }
 
@@ -173,6 +244,22 @@ mod tests {
         let target = Target::parse("postgres://app:s3cret@db1:5433,db2:5434/shop").unwrap();
         assert_eq!(target.place(), "db1:5433,db2:5434, database shop as app");
         assert_eq!(target.database("other").place(), "db1:5433,db2:5434, database other as app");
+    }
+
+    #[test]
+    fn a_target_is_turned_to_another_database_and_login_and_written_as_a_url() {
+        let pairs = Target::parse("host=db port=5433 user=me password='s p@ce' sslmode=require connect_timeout=3");
+        let other = pairs.unwrap().database("my shop").login("you", "w:rd");
+        assert_eq!(other.url(), "postgres://you:w%3Ard@db:5433/my%20shop?sslmode=require&connect_timeout=3");
+        assert!(!format!("{other:?}").contains("w:rd"));
+        let again = Target::parse(&other.url()).unwrap();
+        assert_eq!((again.mode, again.place()), (Mode::Require, other.place()));
+        assert_eq!(again.config.get_password(), Some(b"w:rd".as_slice()));
+        for url in
+            ["postgres://root@[::1]:5433/x", "postgres://root@%2Frun%2Fpostgresql:5432/x", "postgres://h:5432/"]
+        {
+            assert_eq!(Target::parse(url).unwrap().url(), url);
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ Exit codes:
   1  the answer is no: a difference was found, a proof failed, there is no such thing
   2  the arguments are wrong
   3  the database was not reached, or refused
-  130, 143  interrupted by Ctrl-C or by a request to end";
+  129, 130, 143  interrupted: the terminal was closed, Ctrl-C, or a request to end";
 
 /// What a command answers when nothing went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,7 +268,6 @@ impl From<scratch::Error> for Failure {
     fn from(error: scratch::Error) -> Self {
         match error {
             scratch::Error::Connect(error) => error.into(),
-            scratch::Error::Address { .. } => Self::usage(error.to_string()),
             scratch::Error::Rights { .. } => Self { code: DATABASE, ..Self::no(error.to_string()) }
                 .hint("prove on a server where you may: a private one will do, the promises are the same"),
             scratch::Error::Refused { .. } => {

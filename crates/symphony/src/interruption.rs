@@ -8,13 +8,19 @@ use crate::failure::Failure;
 pub(crate) struct Interruption {
     interrupt: Signal,
     terminate: Signal,
+    /// The terminal is gone.
+    hangup: Signal,
 }
 
 impl Interruption {
     pub(crate) fn listen() -> Result<Self, Failure> {
         let listen =
             |kind| signal(kind).map_err(|error| Failure::no(format!("cannot listen for signals: {error}")));
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
     }
 
     /// Waits for one. What came since the last look counts.
@@ -22,6 +28,7 @@ impl Interruption {
         let kind = tokio::select! {
             _ = self.interrupt.recv() => SignalKind::interrupt(),
             _ = self.terminate.recv() => SignalKind::terminate(),
+            _ = self.hangup.recv() => SignalKind::hangup(),
         };
         Failure::interrupted(kind.as_raw_value())
     }

@@ -42,12 +42,35 @@ async fn proofs_show_what_was_tried_and_leave_nothing_behind() {
         }
     }
     let text = symphony(&url, &["prove", "--only", "1"]).exits(0).stdout;
-    assert!(text.starts_with(" 1  ok  nobody_can_change_what_is_in_the_ledger: tried to break it "), "{text}");
+    assert!(text.starts_with(" 1  ok  nobody_can_change_what_is_in_the_ledger: tried "), "{text}");
+    let line = text.lines().next().unwrap();
+    assert!(line.contains("; expected refused with ") && line.contains("; happened: refused with "), "{text}");
+    assert!(line.contains(" steps, ") && line.ends_with("s)"), "{text}");
     assert!(text.ends_with("1 proofs held, 0 FAILED\n"), "{text}");
     assert_eq!(text.lines().count(), 2, "a line per proof, and the sum: {text}");
     let text = symphony(&url, &["prove", "--only", "1", "--verbose"]).exits(0).stdout;
-    assert!(text.contains("tried ") && text.contains("; expected ") && text.contains("; happened: "), "{text}");
+    let steps = said["proofs"][0]["steps"].as_array().unwrap().len();
+    assert_eq!(text.matches("\n      tried ").count(), steps, "{text}");
     assert_eq!(left_behind(&cluster).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn proofs_take_every_address_that_the_other_commands_take() {
+    let cluster = server().await;
+    let port = cluster.port();
+    // Somebody's login, with a name like ours.
+    let client = Target::parse(&cluster.url("postgres")).unwrap().connect().await.unwrap();
+    client.batch_execute("create role symphony_app login createdb").await.unwrap();
+    for address in [
+        format!("host=127.0.0.1 port={port} user = postgres dbname='postgres' sslmode=allow"),
+        format!("postgres://127.0.0.1:{port}/postgres?user=postgres&sslmode=allow"),
+    ] {
+        // Those that listen, or come as a login of their own.
+        let only = ["prove", "--only", "8", "--only", "20", "--only", "21", "--only", "22"];
+        let said = symphony(&address, &only).exits(0);
+        assert!(said.stdout.ends_with("4 proofs held, 0 FAILED\n"), "{}", said.all());
+    }
+    assert_eq!(left_behind(&cluster).await, ["symphony_app"]);
 }
 
 #[test]
@@ -60,21 +83,23 @@ fn every_proof_is_listed_without_a_database() {
 #[tokio::test]
 async fn who_interrupts_the_proofs_finds_nothing_left_behind() {
     let cluster = server().await;
-    let mut child = Command::new(env!("CARGO_BIN_EXE_symphony"))
-        .arg("prove")
-        .env("DATABASE_URL", cluster.url("postgres"))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    // The first proof is done, so another is under way.
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert!(lines.next().unwrap().unwrap().contains("ok"));
-    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(interrupted.success());
-    lines.for_each(drop);
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(left_behind(&cluster).await, Vec::<String>::new());
+    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_symphony"))
+            .arg("prove")
+            .env("DATABASE_URL", cluster.url("postgres"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // The first proof is done, so another is under way.
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.next().unwrap().unwrap().contains("ok"));
+        let interrupted = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+        assert!(interrupted.success());
+        lines.for_each(drop);
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+        assert_eq!(left_behind(&cluster).await, Vec::<String>::new());
+    }
 }
 
 #[tokio::test]

@@ -156,9 +156,18 @@ fn a_database_that_is_missing_silent_or_refuses_is_exit_code_3_and_a_bad_address
         ("postgres://me:s3cret@host/shop?sslmode=verify-full", "sslrootcert"),
         ("postgres://me:s3cret@host/shop?sslmode=verify-full&sslrootcert=/no/such.pem", "/no/such.pem"),
         ("host=db password='s3cret", "name=value"),
+        ("host=db password = s3cret colour=red", "name=value"),
+        (r"host=db password='a\'s3cret' colour=red", "name=value"),
+        ("postgres://me:my s3cret@host:port/shop", "port"),
+        ("postgres://me:s3cret", "port"),
     ] {
         let refused = symphony(bad, &["verify"]).exits(2);
         assert!(refused.stderr.contains(says), "{bad}: {}", refused.all());
+        let unproven = symphony("", &["prove", "--database-url", bad]).exits(2);
+        assert_eq!(refused.stderr, unproven.stderr);
+        // Where no address belongs.
+        let lost = symphony("", &[bad]).exits(2);
+        assert!(!lost.all().contains("s3cret") && !lost.all().contains("cret@"), "{}", lost.all());
         for run in [&refused, &nobody, &silence] {
             assert!(!run.all().contains("s3cret") && !run.all().contains("cret@"), "{}", run.all());
         }

@@ -2,7 +2,7 @@
 
 use std::{iter::Peekable, path::PathBuf, str::Chars};
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use tokio_postgres::Config;
 
 use super::Error;
@@ -47,6 +47,8 @@ pub(super) struct Address {
     pub(super) mode: Mode,
     pub(super) root: Option<Root>,
     pub(super) identity: Option<Identity>,
+    /// What was said about TLS, as it is written in a URL.
+    pub(super) tls_settings: Vec<String>,
 }
 
 /// The settings that tokio-postgres does not know, or not in full.
@@ -71,19 +73,34 @@ impl Ours {
         *slot = Some(value.to_owned()).filter(|value| !value.is_empty());
         true
     }
+
+    /// As they are written in a URL.
+    fn settings(&self) -> Vec<String> {
+        let Self { sslmode, sslrootcert, sslcert, sslkey } = self;
+        let all = [("sslmode", sslmode), ("sslrootcert", sslrootcert), ("sslcert", sslcert), ("sslkey", sslkey)];
+        all.into_iter()
+            .filter_map(|(name, value)| value.as_deref().map(|value| format!("{name}={}", encode(value))))
+            .collect()
+    }
+}
+
+/// What a URL does not take as it is.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// A part of a URL, written so that it stays one part.
+pub(super) fn encode(text: &str) -> String {
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 pub(super) fn parse(text: &str) -> Result<Address, Error> {
     let is_url = text.starts_with("postgres://") || text.starts_with("postgresql://");
     let (theirs, ours) = if is_url { from_url(text)? } else { from_pairs(text)? };
-    let config: Config = theirs.parse().map_err(|error: tokio_postgres::Error| {
-        // Its own words are "invalid connection string"; those of its source say what is wrong.
-        wrong(std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string))
-    })?;
+    let config: Config = theirs.parse().map_err(|error| wrong(without_input(&error)))?;
     let at_sign = |host: &tokio_postgres::config::Host| matches!(host, tokio_postgres::config::Host::Tcp(name) if name.contains('@'));
     if config.get_hosts().iter().any(at_sign) {
         return Err(wrong("there is an @ in the host; an @ in a user or password is written %40"));
     }
+    let tls_settings = ours.settings();
     let root =
         ours.sslrootcert.map(|value| if value == "system" { Root::System } else { Root::File(value.into()) });
     Ok(Address {
@@ -95,6 +112,7 @@ pub(super) fn parse(text: &str) -> Result<Address, Error> {
             (None, None) => None,
             _ => return Err(wrong("sslcert and sslkey go together, and one of them is missing")),
         },
+        tls_settings,
     })
 }
 
@@ -124,6 +142,20 @@ fn mode(sslmode: Option<&str>, root: Option<&Root>) -> Result<Mode, Error> {
         }
     };
     Ok(mode)
+}
+
+/// What tokio-postgres found wrong, if it can be said without a word of what was written: any may be of a password.
+fn without_input(error: &tokio_postgres::Error) -> String {
+    // Its own words are "invalid connection string"; those of its source say what is wrong.
+    let words = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    // These name a setting that it knows, and not the value.
+    if words.starts_with("invalid value for option") {
+        return words;
+    }
+    "it has a setting that is not known or a sign in the wrong place; it is written \
+     postgres://user:password@host:port/database?name=value or as a list of name=value, and special signs in a URL \
+     as % and two digits"
+        .to_owned()
 }
 
 /// Splits `scheme://user:password@hosts/database?settings`.
@@ -207,6 +239,8 @@ fn wrong(reason: impl Into<String>) -> Error {
 }
 
 /// A text with the passwords of all URLs and lists of `name=value` in it blotted out: for what is shown to people.
+///
+/// It would rather take away too much than leave a part of a password that was not written as it should be.
 #[must_use]
 pub fn redact(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -214,41 +248,50 @@ pub fn redact(text: &str) -> String {
     while let Some(at) = rest.find("://") {
         let (before, after) = rest.split_at(at + 3);
         shown.push_str(before);
-        // Up to the last @ of the word: a password may hold one that should have been written otherwise.
-        let word = after.find(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`')).unwrap_or(after.len());
         rest = after;
-        if let Some(end) = after[..word].rfind('@')
-            && let Some(colon) = after[..end].find(':')
-        {
-            shown.push_str(&after[..=colon]);
-            shown.push_str("***");
-            rest = &after[end..];
-        }
+        // Up to the last @ before the next URL: a password may hold one, or a space, that should have been written
+        // otherwise.
+        let url = after.find("://").unwrap_or(after.len());
+        let word = after.find(char::is_whitespace).unwrap_or(after.len()).min(url);
+        let (from, to) = match (after[..url].find(':'), after[..url].rfind('@')) {
+            (Some(colon), Some(end)) if colon < end => (colon, end),
+            // Nothing says where the host begins. What is no port may be a password.
+            (Some(colon), None) if colon < word && !is_port(&after[colon + 1..word]) => (colon, word),
+            _ => continue,
+        };
+        shown.push_str(&after[..=from]);
+        shown.push_str("***");
+        rest = &after[to..];
     }
     shown.push_str(rest);
     redact_pairs(&shown)
 }
 
+/// Whether a text begins with a port, and goes on with something else or ends.
+fn is_port(text: &str) -> bool {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    digits > 0 && text[digits..].chars().next().is_none_or(|next| !next.is_alphanumeric())
+}
+
 fn redact_pairs(text: &str) -> String {
+    const NAME: &str = "password";
+    // The same bytes at the same places.
+    let lower = text.to_ascii_lowercase();
     let mut shown = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find("password=") {
-        let (before, after) = rest.split_at(at + "password=".len());
-        shown.push_str(before);
-        shown.push_str("***");
-        let mut left = after.chars().peekable();
-        if left.peek() == Some(&'\'') {
-            rest = if value(&mut left).is_some() {
-                &after[after.len() - left.collect::<String>().len()..]
-            } else {
-                ""
-            };
-        } else {
-            let end = after.find(|c: char| c.is_whitespace() || matches!(c, '&' | '\'' | '"' | '`'));
-            rest = &after[end.unwrap_or(after.len())..];
-        }
+    let mut done = 0;
+    while let Some(at) = lower[done..].find(NAME) {
+        let name_end = done + at + NAME.len();
+        shown.push_str(&text[done..name_end]);
+        done = name_end;
+        let Some(given) = text[name_end..].trim_start().strip_prefix('=') else { continue };
+        let given = given.trim_start();
+        shown.push_str("=***");
+        let mut left = given.chars().peekable();
+        // A quote that is never closed hides the rest.
+        let unread = value(&mut left).map_or(0, |_| left.map(char::len_utf8).sum());
+        done = text.len() - unread;
     }
-    shown.push_str(rest);
+    shown.push_str(&text[done..]);
     shown
 }
 
@@ -309,23 +352,46 @@ mod tests {
             "postgres://me:s3@cret@host/db",
             "postgres://me:s3cret@host:port/db",
             "postgres://me:s3cret@host/db?sslcert=/c",
+            "host=db password=my s3cret",
+            "host=db password=my s3cret=1",
+            "host=db password = s3cret colour = red",
+            r"host=db password='a\'s3cret' colour=red",
+            "postgres://me:s3 cret@host:port/db",
+            "postgres://me@host/db?password=my&s3cret=1",
+            "postgres://me:s3cret",
         ] {
             let refusal = refusal(text);
             assert!(!refusal.contains("s3") && !refusal.contains("cret"), "{refusal}");
         }
         assert!(refusal("postgres://me:s3@cret@host/db").contains("%40"));
-        assert!(refusal("postgres://host/db?colour=red").contains("colour"));
+        assert!(refusal("postgres://host/db?colour=red").contains("a setting that is not known"));
+        assert!(refusal("postgres://me@host:port/db").contains("`port`"));
     }
 
     #[test]
     fn passwords_are_blotted_out_wherever_they_stand() {
         let shown = redact(
-            "no 'postgres://me:s3@cret@host/db' here, postgres://me@host nor host=a password='a b' x=1 password=c&d",
+            "no 'postgres://me:s3@cret@host/db' here, postgres://me@host nor host=a password='a b' x=1 password=c&d y=1",
         );
         assert_eq!(
             shown,
-            "no 'postgres://me:***@host/db' here, postgres://me@host nor host=a password=*** x=1 password=***&d"
+            "no 'postgres://me:***@host/db' here, postgres://me@host nor host=a password=*** x=1 password=*** y=1"
         );
+        for (text, expected) in [
+            ("host=a password = s3cret x=1", "host=a password=*** x=1"),
+            ("host=a PASSWORD\t=\n's3 cret' x=1", "host=a PASSWORD=*** x=1"),
+            (r"password='a\'s3cret' x=1", "password=*** x=1"),
+            (r"password=a\ s3cret x=1", "password=*** x=1"),
+            ("password='s3cret x=1", "password=***"),
+            ("password=it's3cret x=1", "password=*** x=1"),
+            ("a 'postgres://me:s3 cret@host/db' b", "a 'postgres://me:***@host/db' b"),
+            ("postgres://me:s3'cret@host/db", "postgres://me:***@host/db"),
+            ("a postgres://me:s3cret b", "a postgres://me:*** b"),
+            ("a postgres://host:5432/x?user=me b", "a postgres://host:5432/x?user=me b"),
+            ("the password is wrong", "the password is wrong"),
+        ] {
+            assert_eq!(redact(text), expected);
+        }
         assert_eq!(redact("a://b and c"), "a://b and c");
     }
 }

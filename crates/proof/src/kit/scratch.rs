@@ -8,9 +8,7 @@
 //! - [`Server`]: where databases are made, and the template they are made from
 //! - [`Database`]: one clone, from creation to removal
 //! - [`Guest`]: a visit to a server that goes on without us, and keeps nothing of it
-//! - `address`: the URL of a server, turned to another database or user
 
-mod address;
 mod database;
 mod guest;
 
@@ -24,7 +22,6 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::postgres::{self, Binaries, Cluster, FindError, Options};
-use address::Address;
 pub use database::Database;
 pub use guest::Guest;
 
@@ -42,12 +39,6 @@ static PRIVATE: OnceCell<Cluster> = OnceCell::const_new();
 /// Why there is no scratch database.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address is not one we can turn to another database. Give a URL.
-    #[error("a server is given as postgres://user@host:port/database, not as {given:?}")]
-    Address {
-        /// What was given.
-        given: String,
-    },
     /// There is no PostgreSQL to start.
     #[error("there is no server: set {SETTING}, or let one be found")]
     Find(#[from] FindError),
@@ -70,7 +61,7 @@ pub enum Error {
         /// What it may not do.
         lacks: &'static str,
     },
-    /// The server was not reached, or did not let us in.
+    /// The address cannot be used, or the server was not reached or did not let us in.
     #[error("could not connect")]
     Connect(#[from] connect::Error),
 }
@@ -83,7 +74,7 @@ fn refused(what: impl Into<String>) -> impl FnOnce(tokio_postgres::Error) -> Err
 /// A server on which scratch databases are made, reached as a superuser.
 #[derive(Clone, Debug)]
 pub struct Server {
-    address: Address,
+    target: Target,
     template: String,
 }
 
@@ -102,9 +93,9 @@ impl Server {
         Self::at(&cluster.url("postgres"))
     }
 
-    /// The server at this URL, whose user has to be a superuser.
+    /// The server at this address, whose user has to be a superuser.
     pub fn at(url: &str) -> Result<Self, Error> {
-        Ok(Self { address: Address::parse(url)?, template: template_name() })
+        Ok(Self { target: Target::parse(url)?, template: template_name() })
     }
 
     /// The name of a database with Symphony installed, to clone. The first who asks makes it.
@@ -146,7 +137,7 @@ impl Server {
         remove_template(admin, name).await?;
         let create = format!("create database {name} template template0");
         admin.batch_execute(&create).await.map_err(refused("create the template"))?;
-        let client = connect(&self.address.database(name)).await?;
+        let client = self.session(name).await?;
         let strict = "set plpgsql.extra_errors = 'all'";
         client.batch_execute(strict).await.map_err(refused("set up the install"))?;
         client.batch_execute(&script(&Lane::ALL)).await.map_err(refused("install Symphony into the template"))?;
@@ -155,15 +146,15 @@ impl Server {
         admin.batch_execute(&mark).await.map_err(refused("mark the template"))
     }
 
+    /// A session in this database.
+    async fn session(&self, database: &str) -> Result<Client, Error> {
+        Ok(self.target.database(database).connect().await?)
+    }
+
     /// A session in the database that the address names, which is nobody's scratch.
     async fn admin(&self) -> Result<Client, Error> {
-        connect(&self.address.as_given()).await
+        Ok(self.target.connect().await?)
     }
-}
-
-/// Opens a session. It ends when the client is dropped.
-async fn connect(url: &str) -> Result<Client, Error> {
-    Ok(Target::parse(url)?.connect().await?)
 }
 
 /// Another name for another schema, so that a server may hold the templates of several builds.

@@ -123,9 +123,7 @@ pub(super) async fn is_in_order(database: &Database) -> Result<Evidence, Failure
     trial.holds("counting the objects with a comment", "more than 100", described.to_string(), described > 100)?;
 
     // By trying: somebody without any right calls each of them.
-    let url = database.url_as_login(&[]).await?;
-    let (nobody, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await?;
-    tokio::spawn(connection);
+    let nobody = database.connect_as_login(&[]).await?;
     database.connect().await?.batch_execute("grant usage on schema symphony to public").await?;
     let calls = format!(
         "select format('select symphony.%I(%s)', f.proname,

@@ -41,7 +41,10 @@ mod story;
 mod unknown;
 mod wakeup;
 
+use std::future;
+use std::panic::{self, AssertUnwindSafe};
 use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use crate::kit::scratch::Database;
@@ -67,7 +70,8 @@ pub struct Proof {
 impl Proof {
     /// Tries to break the promise on a database that nobody else uses.
     pub async fn run(&self, database: &Database) -> Result<Evidence, Failure> {
-        tokio::time::timeout(LIMIT, (self.run)(database)).await.unwrap_or_else(|_| {
+        let attempt = caught(self.promise, (self.run)(database));
+        tokio::time::timeout(LIMIT, attempt).await.unwrap_or_else(|_| {
             Err(Failure {
                 tried: self.promise.to_owned(),
                 expected: format!("an answer within {LIMIT:?}"),
@@ -75,6 +79,24 @@ impl Proof {
             })
         })
     }
+}
+
+/// A panic is a failure like others: whoever runs proofs has databases to remove afterwards.
+async fn caught(promise: &str, mut running: Running<'_>) -> Result<Evidence, Failure> {
+    future::poll_fn(|context| {
+        // What a panic leaves half done is dropped, and never looked at again.
+        let polled = panic::catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context)));
+        polled.unwrap_or_else(|thrown| {
+            let words = thrown.downcast_ref::<String>().map(String::as_str);
+            let words = words.or_else(|| thrown.downcast_ref::<&str>().copied()).unwrap_or("it does not say why");
+            Poll::Ready(Err(Failure {
+                tried: promise.to_owned(),
+                expected: "an answer".into(),
+                happened: format!("the proof panicked: {words}"),
+            }))
+        })
+    })
+    .await
 }
 
 /// Every proof, by number.
@@ -225,3 +247,21 @@ static ALL: [Proof; 22] = [
         run: |database| Box::pin(catalogue::is_in_order(database)),
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_in_a_proof_is_its_failure() {
+        let running: Running<'_> = Box::pin(async {
+            tokio::task::yield_now().await;
+            panic!("of {}", 1)
+        });
+        let failure = caught("A promise.", running).await.unwrap_err();
+        assert_eq!(
+            (failure.tried.as_str(), failure.happened.as_str()),
+            ("A promise.", "the proof panicked: of 1")
+        );
+    }
+}

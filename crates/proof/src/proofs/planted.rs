@@ -1,6 +1,6 @@
 //! What a caller plants in front of ours: tables, functions, operators, settings. The functions must not see any of it.
 
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 use super::clock::{expire, make_due};
 use super::crew::{
@@ -52,9 +52,8 @@ const SETTINGS: &str = "set transform_null_equals = on; set array_nulls = off; s
 pub(super) async fn objects_are_ignored(database: &Database) -> Result<Evidence, Failure> {
     let mut trial = Trial::default();
     let superuser = database.connect().await?;
-    let url = database.url_as_login(&["symphony_ingest", "symphony_executor", "symphony_operator"]).await?;
-    let (caller, connection) = tokio_postgres::connect(&url, NoTls).await?;
-    tokio::spawn(connection);
+    let roles = ["symphony_ingest", "symphony_executor", "symphony_operator"];
+    let caller = database.connect_as_login(&roles).await?;
     let user = text(&caller, "select current_user::text", &[]).await?;
     superuser.batch_execute(&format!("create schema planted authorization {user}")).await?;
     let tables = plant(&superuser, &caller).await?;

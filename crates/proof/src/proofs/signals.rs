@@ -9,6 +9,8 @@ use super::evidence::Failure;
 
 /// How long a state may take to come before the proof gives up.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks at the server, which has the sessions themselves to serve.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// The number of a session's server process.
 pub(super) async fn pid(client: &Client) -> Result<i32, Failure> {
@@ -20,7 +22,9 @@ pub(super) async fn all_wait(watcher: &Client, pids: &[i32]) -> Result<(), Failu
     let waiting = "select count(distinct pid) from pg_locks where pid = any ($1) and not granted";
     let wanted = i64::try_from(pids.len()).unwrap_or(i64::MAX);
     let deadline = Instant::now() + PATIENCE;
+    let mut looks = tokio::time::interval(PAUSE);
     loop {
+        looks.tick().await;
         let found: i64 = watcher.query_one(waiting, &[&pids]).await?.get(0);
         if found == wanted {
             return Ok(());
@@ -39,7 +43,9 @@ pub(super) async fn all_wait(watcher: &Client, pids: &[i32]) -> Result<(), Failu
 pub(super) async fn waits<T>(watcher: &Client, pid: i32, task: &JoinHandle<T>) -> Result<bool, Failure> {
     let waiting = "select count(distinct pid) from pg_locks where pid = $1 and not granted";
     let deadline = Instant::now() + PATIENCE;
+    let mut looks = tokio::time::interval(PAUSE);
     loop {
+        looks.tick().await;
         let found: i64 = watcher.query_one(waiting, &[&pid]).await?.get(0);
         if found == 1 || task.is_finished() {
             return Ok(found == 1);

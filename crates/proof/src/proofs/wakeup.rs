@@ -1,12 +1,12 @@
 //! What a commit tells, and a rollback does not: rows, numbers, and the waking of those who sleep.
 
 use tokio::sync::mpsc;
-use tokio_postgres::{AsyncMessage, Client, NoTls};
+use tokio_postgres::{AsyncMessage, Client};
 
 use super::crew::{Crew, Order, claim, count, enqueue, enqueue_batch, set_rail};
 use super::evidence::{Evidence, Failure, Trial, require};
 use super::signals::{pid, waits};
-use crate::kit::scratch::Database;
+use crate::kit::scratch::{self, Database};
 
 /// The lock that a relayer holds while it sleeps.
 const SLEEP: &str = "select pg_advisory_lock(hashtextextended('symphony.outbox_pending', 7000))";
@@ -20,15 +20,13 @@ struct Listener {
 
 impl Listener {
     async fn start(database: &Database) -> Result<Self, Failure> {
-        let (client, mut connection) = tokio_postgres::connect(&database.url(), NoTls).await?;
         let (says, heard) = mpsc::unbounded_channel();
-        tokio::spawn(async move {
-            while let Some(Ok(message)) = std::future::poll_fn(|context| connection.poll_message(context)).await {
-                if let AsyncMessage::Notification(said) = message {
-                    let _ = says.send((said.channel().to_owned(), said.payload().to_owned()));
-                }
+        let hear = move |message| {
+            if let AsyncMessage::Notification(said) = message {
+                let _ = says.send((said.channel().to_owned(), said.payload().to_owned()));
             }
-        });
+        };
+        let client = database.target().connect_and_hear(hear).await.map_err(scratch::Error::from)?;
         client.batch_execute("listen outbox_pending; listen marker").await?;
         Ok(Self { _client: client, heard })
     }

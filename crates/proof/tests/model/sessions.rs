@@ -32,7 +32,7 @@ impl Caller {
     async fn connect(database: &Database) -> Self {
         let client = database.connect().await.unwrap();
         // A call that waits was not expected to: it is refused, and the model says something else.
-        client.batch_execute("set lock_timeout = '500ms'").await.unwrap();
+        client.batch_execute("set lock_timeout = '10s'").await.unwrap();
         Self { client, prepared: HashMap::new() }
     }
 

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// List the proofs and what they promise; needs no database
     #[arg(long)]
     list: bool,
-    /// Show every step of every proof, not only a line for each
+    /// Show every step of every proof, not only the one that says most
     #[arg(long, short)]
     verbose: bool,
     #[command(flatten)]
@@ -65,6 +65,14 @@ struct Step {
     happened: String,
 }
 
+impl Step {
+    /// In one line. What a server says about where it stood comes in lines of its own.
+    fn in_words(&self) -> String {
+        let Self { tried, expected, happened } = self;
+        format!("tried {tried}; expected {expected}; happened: {happened}").lines().collect::<Vec<_>>().join(" / ")
+    }
+}
+
 #[derive(Serialize)]
 struct Listed {
     number: u8,
@@ -79,7 +87,8 @@ impl Arguments {
             return list(&chosen, self.form);
         }
         let mut interruption = Interruption::listen()?;
-        let guest = Guest::arrive(database.url()?).await?;
+        progress("waiting until nobody else proves on this server");
+        let guest = interruption.or(Guest::arrive(database.url()?)).await??;
         let shown = prove(guest.server(), &chosen, &self, &mut interruption).await;
         // Whatever happened, nothing stays.
         guest.leave().await?;
@@ -147,25 +156,16 @@ async fn prove(
     Ok(all)
 }
 
-/// A line for a proof that held, and its steps if they are asked for or one of them went wrong.
+/// A line for a proof: the step that says most, or the one that went wrong; and every step if they are asked for.
 fn text(shown: &Shown, verbose: bool) -> String {
-    let mut text = format!("{:>2}  {}  {}: ", shown.number, if shown.ok { "ok" } else { "FAILED" }, shown.name);
-    if shown.ok {
-        let times =
-            if shown.steps.len() == 1 { "once".to_owned() } else { format!("{} times", shown.steps.len()) };
-        text.push_str(&format!("tried to break it {times}; "));
-    }
-    text.push_str(&format!("expected: {} ", shown.promise));
-    if shown.ok {
-        text.push_str("Happened: that, each time ");
-    }
-    text.push_str(&format!("({:.1}s)\n", shown.seconds));
-    if verbose || !shown.ok {
-        for Step { tried, expected, happened } in &shown.steps {
-            // What a server says about where it stood comes in lines of its own.
-            let happened = happened.lines().collect::<Vec<_>>().join(" / ");
-            text.push_str(&format!("      tried {tried}; expected {expected}; happened: {happened}\n"));
-        }
+    let Shown { number, name, ok, seconds, steps, .. } = shown;
+    let count = if steps.len() == 1 { "1 step".to_owned() } else { format!("{} steps", steps.len()) };
+    let telling = steps.iter().max_by_key(|step| step.tried.len() + step.happened.len()).map(Step::in_words);
+    let verdict = if *ok { "ok" } else { "FAILED" };
+    let mut text =
+        format!("{number:>2}  {verdict}  {name}: {} ({count}, {seconds:.1}s)\n", telling.unwrap_or_default());
+    if verbose {
+        steps.iter().for_each(|step| text.push_str(&format!("      {}\n", step.in_words())));
     }
     text
 }

@@ -5,9 +5,10 @@ use std::mem;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use symphony_outbox::connect::Target;
 use tokio_postgres::Client;
 
-use super::{Error, Server, connect, refused, remove_database};
+use super::{Error, Server, refused, remove_database};
 
 /// A database with Symphony installed that nobody else uses. It is removed at the end, also when a test panics.
 #[derive(Debug)]
@@ -31,12 +32,17 @@ impl Database {
 
     /// How to reach it as a superuser.
     pub fn url(&self) -> String {
-        self.server.address.database(&self.name)
+        self.target().url()
+    }
+
+    /// The same, to connect with: it knows TLS.
+    pub fn target(&self) -> Target {
+        self.server.target.database(&self.name)
     }
 
     /// A session as the superuser.
     pub async fn connect(&self) -> Result<Client, Error> {
-        connect(&self.url()).await
+        Ok(self.target().connect().await?)
     }
 
     /// A session of the superuser that acts with the rights of a role.
@@ -48,6 +54,15 @@ impl Database {
 
     /// How to reach it as a new user who may log in and holds these roles, and nothing else.
     pub async fn url_as_login(&self, roles: &[&str]) -> Result<String, Error> {
+        Ok(self.login(roles).await?.url())
+    }
+
+    /// A session of such a user.
+    pub async fn connect_as_login(&self, roles: &[&str]) -> Result<Client, Error> {
+        Ok(self.login(roles).await?.connect().await?)
+    }
+
+    async fn login(&self, roles: &[&str]) -> Result<Target, Error> {
         let user = format!("symphony_login_{:016x}", RandomState::new().hash_one(&self.name));
         let password = format!("{:016x}", RandomState::new().hash_one(&user));
         let client = self.connect().await?;
@@ -58,7 +73,7 @@ impl Database {
             let grant = format!("grant {role} to {user}");
             client.batch_execute(&grant).await.map_err(refused(format!("grant {role} to a login")))?;
         }
-        Ok(self.server.address.login(&user, &password, &self.name))
+        Ok(self.target().login(&user, &password))
     }
 
     /// Removes the database and the logins made for it. Dropping does the same and can only print what fails.
