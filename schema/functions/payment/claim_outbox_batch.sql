@@ -44,12 +44,13 @@ declare
   v_room     int;
   v_parked   int;
   v_walked   bigint;
-  v_reach    int;
   -- The rails that have something due and room for it, in parallel.
   v_rails    text[];
   v_ordered  boolean[];
   v_floors   timestamptz[];
   v_quotas   int[];
+  -- How many rows of an ordered rail are looked at.
+  v_reaches  int[];
   v_capped   text[] := '{}';
   -- What is locked in this round.
   v_found    tid[];
@@ -110,10 +111,15 @@ begin
 
     -- Only now, with every rail's row that it needs, may the claim hold rows: from here on it waits for nobody.
     for i in 1 .. cardinality(v_rails) loop
+      v_reaches[i] := v_window;
       continue when not v_ordered[i];
       -- A few rows at first; more only while most of them turn out to wait.
       v_parked := park_waiting_outboxes(v_rails[i], 64, v_floors[i]);
-      if v_parked >= 32 then
+      if v_parked = 0 then
+        -- What waits could not be parked, if anything does: its head is being completed at this moment. Then it must be
+        -- looked past, so that others are not held up.
+        v_reaches[i] := 100 * v_window;
+      elsif v_parked >= 32 then
         v_parked := park_waiting_outboxes(v_rails[i], v_window, v_floors[i]);
         if v_parked = v_window then
           -- There may be work behind what we had no time to park: ask for another claim at once.
@@ -164,9 +170,7 @@ begin
     for i in 1 .. cardinality(v_rails) loop
       continue when v_quotas[i] = 0;
       v_walked := pg_stat_get_xact_tuples_returned(v_index);
-      v_reach := v_window;
-      <<reaching>>
-      while v_ordered[i] loop
+      if v_ordered[i] then
         select array_agg(d.place), array_agg(d.outbox_id) filter (where d.lease_token is not null)
         into v_found, v_zombies
         from (
@@ -179,7 +183,7 @@ begin
               and p.next_attempt_at between v_floors[i] and now()
               and (p.lease_expires_at is null or p.lease_expires_at <= now())
             order by p.next_attempt_at, p.created_at
-            limit v_reach
+            limit v_reaches[i]
           ) f
           join payment_outbox_pending p on p.ctid = f.place
           where (p.lease_expires_at is null or p.lease_expires_at <= now())
@@ -194,14 +198,7 @@ begin
           limit v_quotas[i]
           for update of p skip locked
         ) d;
-        -- All that was looked at waits behind heads that are being completed at this moment, so that it could not be
-        -- parked: others are not to be held up by that.
-        exit reaching when v_reach > v_window
-                        or coalesce(cardinality(v_found), 0) = v_quotas[i]
-                        or pg_stat_get_xact_tuples_returned(v_index) - v_walked < v_window;
-        v_reach := 100 * v_window;
-      end loop;
-      if not v_ordered[i] then
+      else
         select array_agg(d.place), array_agg(d.outbox_id) filter (where d.lease_token is not null)
         into v_found, v_zombies
         from (

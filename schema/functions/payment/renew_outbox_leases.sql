@@ -2,7 +2,7 @@
 --
 -- Returns a row for each, in the order given, with the new expiry, or null where the lease is lost: then
 -- the worker must drop the work, whose outcome is unknown. A lease is never made shorter.
--- Locks: the rows of the capped rails concerned, then those it renews, in the order of their ids. Raises: P7005. For: symphony_executor.
+-- Locks: the rows it renews, in the order of their ids. Raises: P7005. For: symphony_executor.
 create or replace function symphony.renew_outbox_leases(
   p_outbox_ids    uuid[],
   p_lease_tokens  uuid[],
@@ -31,17 +31,6 @@ begin
     raise exception 'p_outbox_ids and p_lease_tokens must have the same number of elements' using errcode = 'P7005';
   end if;
 
-  -- On a capped rail a claim may be about to give the seat of an expired lease to another: one of us goes first.
-  perform r.rail_type
-  from payment_rails r
-  where r.max_in_flight is not null
-    and r.rail_type = any (array(
-      select p.rail_type
-      from payment_outbox_pending p
-      where p.outbox_id = any (p_outbox_ids)))
-  order by r.rail_type
-  for no key update;
-
   with held as materialized (
     select h.place, h.outbox_id
     from hold_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id) h
@@ -50,7 +39,7 @@ begin
     update payment_outbox_pending p
     set lease_expires_at = greatest(p.lease_expires_at, now() + make_interval(secs => p_lease_seconds))
     where p.outbox_id = any (array(select h.outbox_id from held h))
-      -- By the clock, not by the beginning of the transaction, which may be long ago.
+      -- By the clock, not by the beginning of the transaction, which may be long ago: another may have the seat by now.
       and p.lease_expires_at > clock_timestamp()
     returning p.outbox_id, p.lease_expires_at
   )
