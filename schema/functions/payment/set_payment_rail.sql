@@ -85,8 +85,7 @@ begin
   if v_before.ordered and not v_after.ordered then
     -- Nobody waits behind anybody any more.
     update payment_outbox_pending p
-    set parked = false,
-        next_attempt_at = greatest(p.next_attempt_at, now())
+    set parked = false
     where p.rail_type = p_rail_type
       and p.parked;
   end if;
