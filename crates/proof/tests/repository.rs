@@ -102,20 +102,19 @@ fn statements_in(rust: &str) -> Vec<(usize, String)> {
             rest = comment.find('\n').map_or("", |end| &comment[end..]);
         } else if let Some(quoted) = here.strip_prefix("'\"'").or_else(|| here.strip_prefix("'\\\"'")) {
             rest = quoted;
-        } else if here.starts_with('"') {
+        } else if let Some(inside) = here.strip_prefix('"') {
             let hashes = if raw { skipped.bytes().rev().take_while(|byte| *byte == b'#').count() } else { 0 };
             let end = if raw {
-                here[1..].find(&format!("\"{}", "#".repeat(hashes))).map_or(here.len(), |end| end + 1)
+                inside.find(&format!("\"{}", "#".repeat(hashes)))
             } else {
                 let mut escaped = false;
-                let closes = here.char_indices().skip(1).find(|(_, c)| {
-                    let closes = *c == '"' && !escaped;
-                    escaped = *c == '\\' && !escaped;
-                    closes
-                });
-                closes.map_or(here.len(), |(end, _)| end)
+                inside.char_indices().find_map(|(at, c)| {
+                    let closes = c == '"' && !escaped;
+                    escaped = c == '\\' && !escaped;
+                    closes.then_some(at)
+                })
             };
-            let literal = &here[1..end];
+            let literal = &inside[..end.unwrap_or(inside.len())];
             let words = literal.replace("\\n", " ").replace('\\', " ");
             let words = words.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
             let begins = SQL_VERBS.iter().any(|verb| words.starts_with(verb));
@@ -125,7 +124,7 @@ fn statements_in(rust: &str) -> Vec<(usize, String)> {
                 found.push((line, words));
             }
             line += literal.matches('\n').count();
-            rest = here.get(end + 1..).unwrap_or("");
+            rest = inside.get(literal.len() + 1..).unwrap_or("");
         } else {
             line += usize::from(here.starts_with('\n'));
             rest = &here[1..];
