@@ -16,12 +16,16 @@ grant execute on function
 to symphony_ingest;
 
 grant execute on function
+  symphony.advise_on_unknown_outcome,
+  symphony.arm_wakeup,
   symphony.claim_outbox_batch,
   symphony.complete_outbox_attempt,
   symphony.complete_outbox_batch,
+  symphony.next_outbox_due,
   symphony.renew_outbox_leases,
   symphony.release_outbox_leases,
-  symphony.repair_expired_leases
+  symphony.repair_expired_leases,
+  symphony.wakeup_lock
 to symphony_executor;
 
 grant execute on function

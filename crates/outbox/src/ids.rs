@@ -55,7 +55,7 @@ impl<'a> tokio_postgres::types::FromSql<'a> for OutboxId {
 /// Proof of a lease: whoever shows it may end that lease.
 ///
 /// It is a credential, so it cannot be printed, and nothing serialises it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LeaseToken(pub(crate) Uuid);
 
 impl fmt::Debug for LeaseToken {

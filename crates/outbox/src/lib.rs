@@ -112,6 +112,7 @@
 //! # Layout
 //!
 //! - [`payment`]: the payment lane, by who asks: its producer, worker, operator, and whoever reads
+//! - `bell`: what wakes a relayer when work is committed
 //! - [`error`]: what can go wrong, and what to do then
 //! - `ids`: names that must not be mistaken for one another
 //! - `words`: enums whose variants are words of the database
@@ -122,6 +123,8 @@
 //! - `sqlx`: the producer's calls, over sqlx
 //! - `admin`: the installer
 
+#[cfg(feature = "admin")]
+pub mod bell;
 mod ids;
 mod words;
 

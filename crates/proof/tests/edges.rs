@@ -185,23 +185,6 @@ async fn a_claim_looks_past_what_it_has_just_ended() {
 }
 
 #[tokio::test]
-async fn a_renewal_does_not_wait_for_a_claim_that_parks_behind_it() {
-    let (database, client) = database(r#"{"ordered": true}"#).await;
-    enqueue(&client, "p", "head").await;
-    assert_eq!(claim(&client, 1).await, ["head"]);
-    enqueue(&client, "p", "behind").await;
-    let parking = database.connect().await.unwrap();
-    parking.batch_execute("begin").await.unwrap();
-    assert!(claim(&parking, 1).await.is_empty());
-    let renew = "select from symphony.payment_outbox_pending p
-                 cross join lateral symphony.renew_outbox_leases(array[p.outbox_id], array[p.lease_token], 'worker', 60) r
-                 where p.instruction_id = 'head' and r.lease_expires_at is not null";
-    client.batch_execute("set lock_timeout = '10s'").await.unwrap();
-    assert_eq!(client.execute(renew, &[]).await.unwrap(), 1);
-    parking.batch_execute("commit").await.unwrap();
-}
-
-#[tokio::test]
 async fn a_worker_cannot_speak_for_the_database() {
     let (_database, client) = database("{}").await;
     enqueue(&client, "p", "one").await;
@@ -240,4 +223,68 @@ async fn a_lease_survives_a_crash_whatever_the_session_was_set_to() {
     assert_eq!(claim(&client, 1).await, ["one"]);
     let setting = client.query_one("show synchronous_commit", &[]).await.unwrap();
     assert_eq!(setting.get::<_, &str>(0), "local");
+}
+
+#[tokio::test]
+async fn a_claim_waits_for_nobody_who_has_changed_a_head_twice() {
+    let (database, client) = database(r#"{"ordered": true}"#).await;
+    enqueue(&client, "many", "head").await;
+    enqueue(&client, "many", "second").await;
+    enqueue(&client, "other", "next").await;
+    // The head has a newer version that is locked harder than a lock on the older one would suggest.
+    let holder = database.connect().await.unwrap();
+    holder.batch_execute("begin").await.unwrap();
+    let hold = "update symphony.payment_outbox_pending set next_attempt_at = next_attempt_at where instruction_id = 'head'";
+    holder.batch_execute(hold).await.unwrap();
+    let lock = "select from symphony.payment_outbox_pending where instruction_id = 'head' for update";
+    holder.batch_execute(lock).await.unwrap();
+
+    // A wait would end as a refusal.
+    client.batch_execute("set lock_timeout = '2s'").await.unwrap();
+    assert_eq!(claim(&client, 10).await, ["next"]);
+    holder.batch_execute("rollback").await.unwrap();
+    assert_eq!(claim(&client, 10).await, ["head"]);
+}
+
+#[tokio::test]
+async fn a_worker_gives_up_behind_a_lock_that_is_not_let_go() {
+    let (database, client) = database("{}").await;
+    enqueue(&client, "p", "i").await;
+    assert_eq!(claim(&client, 1).await, ["i"]);
+    let holder = database.connect().await.unwrap();
+    holder
+        .batch_execute("begin; lock table symphony.payment_outbox_pending in access exclusive mode")
+        .await
+        .unwrap();
+    let sql = "select from symphony.claim_outbox_batch(1, 'worker', 60)";
+    assert_eq!(sqlstate(client.execute(sql, &[]).await), "55P03");
+    holder.batch_execute("rollback").await.unwrap();
+    assert_eq!(complete(&client, "i", "DISPATCHED").await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn what_has_become_claimable_wakes_sleepers_though_nobody_inserted_it() {
+    let (database, client) = database(r#"{"ordered": true, "max_in_flight": 1}"#).await;
+    let (says, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let sleeper = database.target().connect_and_hear(move |_| says.send(()).unwrap_or_default()).await.unwrap();
+    sleeper
+        .batch_execute("listen outbox_pending; select pg_advisory_lock(symphony.wakeup_lock('outbox_pending'))")
+        .await
+        .unwrap();
+    enqueue(&client, "p", "first").await;
+    enqueue(&client, "p", "second").await;
+    assert_eq!(claim(&client, 10).await, ["first"]);
+    assert_eq!(heard.recv().await, Some(()));
+    assert_eq!(heard.recv().await, Some(()));
+    // The end of the head, a lease given back, a rail resumed.
+    complete(&client, "first", "DISPATCHED").await.unwrap();
+    assert_eq!(heard.recv().await, Some(()));
+    assert_eq!(claim(&client, 10).await, ["second"]);
+    let release = "select symphony.release_outbox_leases(array[outbox_id], array[lease_token], 'worker')
+                   from symphony.payment_outbox_pending";
+    client.execute(release, &[]).await.unwrap();
+    assert_eq!(heard.recv().await, Some(()));
+    client.batch_execute("select symphony.pause_payment_rail('rail', 'test', 'edges')").await.unwrap();
+    client.batch_execute("select symphony.resume_payment_rail('rail', 'test', 'edges')").await.unwrap();
+    assert_eq!(heard.recv().await, Some(()));
 }

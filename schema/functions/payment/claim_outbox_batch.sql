@@ -9,8 +9,9 @@
 -- created_at. On an ordered rail it takes the heads of streams only; sequence order is commit order, so
 -- whoever sees a row sees every earlier one. The planner's choices are pinned, because a plan made while the table was empty
 -- would be the wrong one a second later.
--- Locks: the rows it returns; on capped rails the rail's row. Never waits for a producer.
--- Raises: P7005, and 25000 outside READ COMMITTED. For: symphony_executor.
+-- A worker that has no room for some rails says so by the setting symphony.claim_rooms; see claim_rooms.
+-- Locks: the rows it returns; on capped rails the rail's row. Never waits for a producer, and for nobody longer than 5 s.
+-- Raises: P7005, 25000 outside READ COMMITTED, and 55P03 behind a lock that is not let go. For: symphony_executor.
 create or replace function symphony.claim_outbox_batch(p_batch_size int, p_worker_id text, p_lease_seconds int)
   returns table (
     outbox_id        uuid,
@@ -27,6 +28,7 @@ create or replace function symphony.claim_outbox_batch(p_batch_size int, p_worke
   language plpgsql
   security definer
   set search_path = pg_catalog, symphony, pg_temp
+  set lock_timeout = '5s'
   set plan_cache_mode = force_generic_plan
   set jit = off
   set enable_seqscan = off
@@ -42,6 +44,8 @@ declare
   v_index    constant oid := 'payment_outbox_pending_claim_order'::regclass;
   v_rail     record;
   v_room     int;
+  -- What the caller has room for, by rail, less what it was given.
+  v_rooms    jsonb;
   v_parked   int;
   v_walked   bigint;
   -- The rails that have something due and room for it, in parallel.
@@ -66,6 +70,7 @@ begin
   perform check_range('p_lease_seconds', p_lease_seconds, 1, 3600);
   perform check_isolation();
   perform insist_on_durability();
+  v_rooms := claim_rooms();
   perform pg_advisory_xact_lock_shared(rail_policy_lock());
 
   -- One round is enough unless other claims take what our quotas were made for, or what we found has ended.
@@ -83,6 +88,7 @@ begin
       from payment_rails r
       cross join lateral claim_floor(r.rail_type) as f (floor)
       where not r.paused
+        and (v_rooms is null or (v_rooms ->> r.rail_type)::int > 0)
         and (
           select true
           from payment_outbox_pending p
@@ -94,7 +100,7 @@ begin
           limit 1)
       order by r.rail_type
     loop
-      v_room := v_wanted;
+      v_room := least(v_wanted, (v_rooms ->> v_rail.rail_type)::int);
       if v_rail.max_in_flight is not null then
         -- The rows of capped rails are locked by name, in the first round; later ones take no new lock.
         continue when v_round > 1 and v_rail.rail_type <> all (v_capped);
@@ -233,6 +239,9 @@ begin
             and p.lease_token is null);
       end if;
       v_places := v_places || v_found;
+      if v_rooms is not null then
+        v_rooms := v_rooms || jsonb_build_object(v_rails[i], (v_rooms ->> v_rails[i])::int - coalesce(cardinality(v_found), 0));
+      end if;
     end loop;
     continue when cardinality(v_places) = 0 and v_ended;
     exit when cardinality(v_places) = 0;

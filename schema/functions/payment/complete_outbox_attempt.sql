@@ -19,6 +19,7 @@ create or replace function symphony.complete_outbox_attempt(
   language plpgsql
   security definer
   set search_path = pg_catalog, symphony, pg_temp
+  set lock_timeout = '5s'
 as $$
 #variable_conflict use_column
 declare

@@ -28,6 +28,7 @@ create or replace function symphony.complete_outbox_batch(
   language plpgsql
   security definer
   set search_path = pg_catalog, symphony, pg_temp
+  set lock_timeout = '5s'
   set plan_cache_mode = force_generic_plan
   set jit = off
   set enable_seqscan = off

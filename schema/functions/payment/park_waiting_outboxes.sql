@@ -5,8 +5,10 @@
 -- checks the order of what it takes, parked or not.
 --
 -- A parked row is put back by the completion that ends its predecessor, so it may be parked only behind a
--- head that is still there: the head is locked KEY SHARE, which makes its completion wait for us and then see what we
--- parked. A head that is just being completed is locked already; what waits behind that is left as it is.
+-- head that is still there: the head is locked SHARE, which makes its completion wait for us and then see what we
+-- parked. A head that is just being changed is locked already; what waits behind that is left as it is. A weaker lock
+-- would not do: KEY SHARE is compatible with a change that is under way, so PostgreSQL would follow the head's versions
+-- and wait at one that is locked harder, SKIP LOCKED or not.
 -- Both sides are short, and nobody waits for a producer's transaction.
 -- Returns how many were parked. Locks: the rows it parks, and their heads. For: claim_outbox_batch.
 create or replace function symphony.park_waiting_outboxes(p_rail_type text, p_window int, p_floor timestamptz)
@@ -67,7 +69,7 @@ begin
     select p.outbox_id
     from payment_outbox_pending p
     where p.outbox_id = any (array(select distinct h.outbox_id from unnest(v_heads) as h (outbox_id)))
-    for key share skip locked
+    for share skip locked
   ) h;
 
   update payment_outbox_pending p

@@ -39,7 +39,7 @@ begin
 
   if v_before.paused and not p_paused then
     -- What piled up is due now, and nobody inserts it.
-    perform pg_notify('outbox_pending', 'new_work');
+    perform wake_sleepers('outbox_pending');
   end if;
   return v_after;
 end

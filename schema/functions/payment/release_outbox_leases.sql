@@ -13,6 +13,7 @@ create or replace function symphony.release_outbox_leases(
   language plpgsql
   security definer
   set search_path = pg_catalog, symphony, pg_temp
+  set lock_timeout = '5s'
   set plan_cache_mode = force_generic_plan
   set jit = off
   set enable_seqscan = off
@@ -49,6 +50,9 @@ begin
   into v_places
   from held h
   join released r on r.outbox_id = h.outbox_id;
+  if v_places is not null then
+    perform wake_sleepers('outbox_pending');
+  end if;
 
   return query
     select g.outbox_id, coalesce(g.place = any (v_places), false)

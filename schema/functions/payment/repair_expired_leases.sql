@@ -10,6 +10,7 @@ create or replace function symphony.repair_expired_leases(p_batch_size int, p_wo
   language plpgsql
   security definer
   set search_path = pg_catalog, symphony, pg_temp
+  set lock_timeout = '5s'
   set plan_cache_mode = force_generic_plan
   set jit = off
   set enable_seqscan = off

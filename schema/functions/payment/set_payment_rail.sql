@@ -91,7 +91,7 @@ begin
   end if;
   if (v_before.ordered, coalesce(v_before.max_in_flight, 0)) is distinct from (v_after.ordered, coalesce(v_after.max_in_flight, 0)) then
     -- What may be claimed now need not have been a moment ago, and nobody inserts it.
-    perform pg_notify('outbox_pending', 'new_work');
+    perform wake_sleepers('outbox_pending');
   end if;
 
   insert into payment_outbox_operations (operation_id, operation, rail_type, policy_before, policy_after, actor, reason)

@@ -45,6 +45,9 @@ declare
   v_participants  text[];
   v_rails         text[];
   v_sequence_ids  bigint[];
+  -- Whether a row was put back into the claim order, or a seat of a capped rail is free again.
+  v_waiting       boolean := false;
+  v_seat_free     boolean;
 begin
   with given as (
     select *
@@ -56,7 +59,7 @@ begin
     select p.ctid as place, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type,
            p.payload, p.claimed_at, p.claimed_by, p.created_at, p.next_attempt_at,
            g.state as outcome, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds,
-           r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered,
+           r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight,
            n.attempt_no,
            case
              when g.state in ('RETRYABLE', 'ZOMBIE_REQUEUE') and n.attempt_no >= r.max_attempts then 'FAILED'
@@ -70,7 +73,7 @@ begin
       limit 1
     ) p
     cross join lateral (
-      select r.max_attempts, r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered
+      select r.max_attempts, r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight
       from payment_rails r
       where r.rail_type = p.rail_type
       limit 1
@@ -125,8 +128,9 @@ begin
   select array_agg(s.outbox_id), array_agg(s.attempt_no), array_agg(s.state), array_agg(s.again_at), array_agg(s.claimed_by),
          array_agg(s.participant_id) filter (where s.ordered and s.again_at is null),
          array_agg(s.rail_type) filter (where s.ordered and s.again_at is null),
-         array_agg(s.sequence_id) filter (where s.ordered and s.again_at is null)
-  into v_outbox_ids, v_attempt_nos, v_states, v_again_ats, v_worker_ids, v_participants, v_rails, v_sequence_ids
+         array_agg(s.sequence_id) filter (where s.ordered and s.again_at is null),
+         bool_or(s.max_in_flight is not null)
+  into v_outbox_ids, v_attempt_nos, v_states, v_again_ats, v_worker_ids, v_participants, v_rails, v_sequence_ids, v_seat_free
   from settled s;
 
   if v_participants is not null then
@@ -157,6 +161,11 @@ begin
         next_attempt_at = greatest(p.next_attempt_at, now())
     from waiting w
     where p.ctid = w.place;
+    v_waiting := found;
+  end if;
+  if v_waiting or v_seat_free then
+    -- Work has become claimable that nobody inserts.
+    perform wake_sleepers('outbox_pending');
   end if;
 
   return query

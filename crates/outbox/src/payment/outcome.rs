@@ -13,7 +13,7 @@ use crate::{LeaseToken, OutboxId};
 pub const OUTCOME_UNKNOWN: &str = "OUTCOME_UNKNOWN";
 
 /// The right to dispatch one outbox, for a while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
     /// The outbox.
     pub outbox_id: OutboxId,

@@ -6,9 +6,11 @@
 //! Where a result has a state, the SQL casts it to text: for a type of the schema the driver would first ask the
 //! server what it is, by statements of its own.
 
+mod advice;
 mod claim;
 mod complete;
 mod leases;
+mod schedule;
 
 use std::time::Duration;
 
@@ -16,9 +18,11 @@ use uuid::Uuid;
 
 use super::Lease;
 
-pub use claim::{Claimed, claim};
+pub use advice::{Advice, advise_on_unknown_outcome};
+pub use claim::{Claimed, claim, claim_within};
 pub use complete::{complete, complete_batch};
 pub use leases::{Released, Renewed, Repaired, release, renew, repair};
+pub use schedule::{Rooms, next_due};
 
 fn columns(leases: impl Iterator<Item = Lease>) -> (Vec<Uuid>, Vec<Uuid>) {
     leases.map(|lease| (lease.outbox_id.0, lease.token.0)).unzip()

@@ -10,5 +10,6 @@ mod producer;
 #[cfg(feature = "sqlx")]
 mod producer_sqlx;
 mod reading;
+mod schedule;
 mod stage;
 mod worker;

@@ -9,8 +9,8 @@ use super::signals::{pid, waits};
 use crate::kit::scratch::{self, Database};
 
 /// The lock that a relayer holds while it sleeps.
-const SLEEP: &str = "select pg_advisory_lock(hashtextextended('symphony.outbox_pending', 7000))";
-const WAKE: &str = "select pg_advisory_unlock(hashtextextended('symphony.outbox_pending', 7000))";
+const SLEEP: &str = "select pg_advisory_lock(symphony.wakeup_lock('outbox_pending'))";
+const WAKE: &str = "select pg_advisory_unlock(symphony.wakeup_lock('outbox_pending'))";
 
 /// A session that hears what is said on the channel, in order.
 struct Listener {

@@ -24,9 +24,6 @@ struct Locks {
     seats: bool,
     policy_shared: bool,
     policy_alone: bool,
-    /// It completed, renewed or ended a row of an ordered rail that it had changed before. Who wants to lock the row as it was
-    /// goes along its versions, and waits at the last one even where it asked to skip what is locked.
-    changed_then_completed: bool,
 }
 
 /// A transaction that is open.
@@ -137,13 +134,8 @@ impl Locks {
             }
             Call::Begin | Call::Commit | Call::RollBack | Call::Renew { .. } | Call::Release { .. } => {}
         }
-        let again =
-            |no: &OutboxNo| self.rows.contains(no) && before.outboxes.get(no).is_some_and(|o| before.ordered(o));
         let held: Vec<_> =
             call.shown().into_iter().filter(|(hold, worker)| before.holds(hold, worker, now)).collect();
-        let ended = changes.outboxes.iter().filter(|(_, outbox)| outbox.pending.is_none());
-        self.changed_then_completed |= held.iter().any(|(hold, _)| again(&hold.outbox));
-        self.changed_then_completed |= ended.into_iter().any(|(no, _)| again(no));
         // A lease that lasts longer already is not changed by a renewal, and is locked all the same.
         self.rows.extend(held.iter().map(|(hold, _)| hold.outbox));
         self.participants.extend(changes.next_sequence.keys());
@@ -165,8 +157,7 @@ impl Locks {
             Call::Enqueue { given, .. } => given.iter().any(|given| self.stop_enqueue(given, seen)),
             Call::Claim { .. } => {
                 let capped = seen.rails.values().any(|rail| rail.max_in_flight.is_some());
-                let waits = self.policy_alone || self.changed_then_completed || self.seats && capped;
-                waits || self.stop_ending(seen, now)
+                self.policy_alone || self.seats && capped || self.stop_ending(seen, now)
             }
             Call::Repair { .. } => self.policy_alone || self.stop_ending(seen, now),
             Call::Complete { outcomes, .. } => {

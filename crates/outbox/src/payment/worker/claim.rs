@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tokio_postgres::types::Type;
 use tokio_postgres::{GenericClient, Row};
 
-use super::whole_seconds;
+use super::{Rooms, whole_seconds};
 use crate::error::LeaseError;
 use crate::payment::{Lease, Payload};
 use crate::{BatchSize, LeaseToken, OutboxId, WorkerId};
@@ -15,6 +15,13 @@ const CLAIM: &str = "\
     select outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, \
            attempt_count, lease_token, lease_expires_at, outcome_unknown \
     from symphony.claim_outbox_batch($1, $2, $3)";
+/// The room is a setting of this statement alone. The claim takes it as an argument of a sort, so that it is set first.
+const CLAIM_WITHIN: &str = "\
+    with room as materialized (select set_config('symphony.claim_rooms', $4, true) as said) \
+    select c.outbox_id, c.instruction_id, c.participant_id, c.sequence_id, c.idempotency_key, c.rail_type, c.payload, \
+           c.attempt_count, c.lease_token, c.lease_expires_at, c.outcome_unknown \
+    from room \
+    cross join lateral symphony.claim_outbox_batch(case when room.said is not null then $1 end, $2, $3) c";
 
 /// An instruction under a lease.
 #[derive(Clone, Debug)]
@@ -70,6 +77,32 @@ pub async fn claim(
                 (&i32::from(at_most.get()), Type::INT4),
                 (&worker.as_str(), Type::TEXT),
                 (&whole_seconds(lease), Type::INT4),
+            ],
+        )
+        .await?;
+    rows.iter().map(claimed).collect()
+}
+
+/// The same, with at most so many of each rail. A rail that has no room here gives nothing.
+///
+/// # Errors
+///
+/// See [`LeaseError`].
+pub async fn claim_within(
+    client: &impl GenericClient,
+    worker: &WorkerId,
+    at_most: BatchSize,
+    lease: Duration,
+    rooms: &Rooms,
+) -> Result<Vec<Claimed>, LeaseError> {
+    let rows = client
+        .query_typed(
+            CLAIM_WITHIN,
+            &[
+                (&i32::from(at_most.get()), Type::INT4),
+                (&worker.as_str(), Type::TEXT),
+                (&whole_seconds(lease), Type::INT4),
+                (&rooms.to_setting(), Type::TEXT),
             ],
         )
         .await?;

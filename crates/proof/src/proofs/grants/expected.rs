@@ -13,13 +13,17 @@ pub(super) const ROLES: [&str; 6] = [
 ];
 
 const ENQUEUE: [&str; 2] = ["enqueue_payment_outbox", "enqueue_payment_outbox_batch"];
-const EXECUTE: [&str; 6] = [
+const EXECUTE: [&str; 10] = [
+    "advise_on_unknown_outcome",
+    "arm_wakeup",
     "claim_outbox_batch",
     "complete_outbox_attempt",
     "complete_outbox_batch",
+    "next_outbox_due",
     "renew_outbox_leases",
     "release_outbox_leases",
     "repair_expired_leases",
+    "wakeup_lock",
 ];
 const OPERATE: [&str; 5] = [
     "redrive_payment_outbox",

@@ -1,0 +1,62 @@
+-- Tells the worker that holds an instruction of unknown outcome what its rail's policy allows.
+--
+-- on_unknown is the policy for a rail that cannot be asked or will not say. key_remembered says whether the rail still knows the
+-- idempotency key, counted from the first lease under which it may have been sent, redriven outboxes of
+-- the same key included, and for as long as one more sending may take: only then does "never seen" mean never paid, and
+-- only then does the rail drop a repeat.
+-- Locks: nothing. Raises: P7002, P7005. For: symphony_executor.
+create or replace function symphony.advise_on_unknown_outcome(
+  p_outbox_id       uuid,
+  p_lease_token     uuid,
+  p_worker_id       text,
+  p_sending_seconds int,
+  out on_unknown     text,
+  out key_remembered boolean)
+  language plpgsql
+  stable
+  security definer
+  set search_path = pg_catalog, symphony, pg_temp
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_row payment_outbox_pending;
+begin
+  perform check_argument('p_worker_id', p_worker_id, 200);
+  perform check_range('p_sending_seconds', p_sending_seconds, 0, 3600);
+
+  select p.*
+  into v_row
+  from payment_outbox_pending p
+  where p.outbox_id = p_outbox_id
+    and p.lease_token = p_lease_token
+    and p.claimed_by = p_worker_id
+    and p.lease_expires_at > clock_timestamp();
+  if v_row.outbox_id is null then
+    raise exception 'the lease on outbox % is not held by %', p_outbox_id, p_worker_id
+      using errcode = 'P7002',
+            hint = 'Drop the work and do not complete it again: the lease expired, was given back or was taken over.';
+  end if;
+
+  select r.on_unknown,
+         r.key_memory_seconds is null
+         or coalesce(
+              clock_timestamp() + make_interval(secs => p_sending_seconds) < f.first_claimed_at + make_interval(secs => r.key_memory_seconds),
+              true)
+  into strict on_unknown, key_remembered
+  from payment_rails r
+  cross join lateral (
+    select min(a.claimed_at) as first_claimed_at
+    from payment_outbox_attempts a
+    where a.instruction_id = v_row.instruction_id
+      and a.idempotency_key = v_row.idempotency_key
+  ) f
+  where r.rail_type = v_row.rail_type;
+end
+$$;
+
+comment on function symphony.advise_on_unknown_outcome(uuid, uuid, text, int) is
+  'What the rail''s policy allows for an instruction whose last attempt ended unknown.';
