@@ -31,6 +31,7 @@ mod wire;
 use std::{io, net::SocketAddr, path::Path, sync::Arc};
 
 use desk::Desk;
+pub(crate) use server::Limits;
 use settings::Faults;
 use tokio::net::TcpListener;
 
@@ -65,8 +66,8 @@ impl Bank {
     }
 
     /// Serves until the end comes; then all that was said is on the disk.
-    pub(crate) async fn serve(self, most_connections: usize, end: impl Future<Output = ()>) -> Result<(), Error> {
-        server::serve(self.listener, Arc::clone(&self.desk), most_connections, end).await;
+    pub(crate) async fn serve(self, limits: Limits, end: impl Future<Output = ()>) -> Result<(), Error> {
+        server::serve(self.listener, Arc::clone(&self.desk), limits, end).await;
         Ok(self.desk.journal.close()?)
     }
 }

@@ -28,22 +28,24 @@ use super::{
 const HEADERS: usize = 64;
 /// How many bytes of a head are read.
 const HEAD: usize = 16 * 1024;
-/// How long a head may take to arrive, and how long a connection may idle.
-const HEAD_TIME: Duration = Duration::from_secs(30);
 /// "Never" has an end: a connection that nobody closes would be lost for good.
 const NEVER: Duration = Duration::from_secs(600);
 /// How long requests that are under way may take once the end was asked for.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// What a person can choose of the bounds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// How many connections at a time; others wait.
+    pub(crate) connections: usize,
+    /// How long a head may take to arrive, and how long a connection may idle.
+    pub(crate) head_time: Duration,
+}
+
 /// Serves until `end` comes or the ledger can no longer be written; then lets what is under way finish for a while.
-pub(super) async fn serve(
-    listener: TcpListener,
-    desk: Arc<Desk>,
-    most_connections: usize,
-    end: impl Future<Output = ()>,
-) {
+pub(super) async fn serve(listener: TcpListener, desk: Arc<Desk>, limits: Limits, end: impl Future<Output = ()>) {
     let router = router(Arc::clone(&desk));
-    let places = Arc::new(Semaphore::new(most_connections));
+    let places = Arc::new(Semaphore::new(limits.connections));
     let (stop, stopping) = watch::channel(false);
     let mut connections = JoinSet::new();
     {
@@ -56,7 +58,7 @@ pub(super) async fn serve(
             };
             while connections.try_join_next().is_some() {}
             if let Some((stream, place)) = accepted {
-                let work = connection(stream, router.clone(), stopping.clone());
+                let work = connection(stream, router.clone(), limits.head_time, stopping.clone());
                 connections.spawn(async move {
                     work.await;
                     drop(place);
@@ -85,7 +87,7 @@ async fn accept(
     }
 }
 
-async fn connection(stream: TcpStream, router: Router, mut stopping: watch::Receiver<bool>) {
+async fn connection(stream: TcpStream, router: Router, head_time: Duration, mut stopping: watch::Receiver<bool>) {
     // Answers are small and waited for.
     let _ = stream.set_nodelay(true);
     let service = TowerToHyperService::new(router);
@@ -96,7 +98,7 @@ async fn connection(stream: TcpStream, router: Router, mut stopping: watch::Rece
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME)
+        .header_read_timeout(head_time)
         .max_headers(HEADERS)
         .max_buf_size(HEAD)
         .serve_connection(TokioIo::new(stream), service);

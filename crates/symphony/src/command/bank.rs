@@ -1,12 +1,12 @@
 //! `symphony bank`: runs the simulated bank.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use serde::Serialize;
 
 use super::with_examples;
 use crate::{
-    bank::{Bank, Error, journal, settings::Faults},
+    bank::{Bank, Error, Limits, journal, settings::Faults},
     complain,
     failure::{Answer, Failure},
     interruption::Interruption,
@@ -49,6 +49,9 @@ pub(crate) struct Arguments {
     /// Let no more connections in at a time; others wait
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     max_connections: u32,
+    /// Close a connection that has not sent the head of a request for so long
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    head_timeout: u64,
 }
 
 /// What is said when it is ready.
@@ -75,10 +78,13 @@ impl Arguments {
         let ready = serde_json::to_string(&ready)
             .map_err(|error| Failure::because("the address cannot be printed as JSON", error))?;
         output::line(&ready)?;
-        let most = usize::try_from(self.max_connections).unwrap_or(usize::MAX);
+        let limits = Limits {
+            connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
+            head_time: Duration::from_secs(self.head_timeout),
+        };
         let (asked, end) = tokio::sync::oneshot::channel();
         let serving = async {
-            bank.serve(most, async {
+            bank.serve(limits, async {
                 // Whoever held the other end is gone only when this is dropped too.
                 let _ = end.await;
             })
