@@ -96,7 +96,9 @@ impl Arguments {
             _ = interruption.caught() => {
                 let _ = asked.send(());
                 // Whoever asks twice does not want to wait.
-                interruption.or(serving).await??;
+                let served = interruption.or(serving).await;
+                let hurried = |failure: Failure| failure.saying("interrupted; what was under way was not finished");
+                served.map_err(hurried)??;
             }
         }
         Ok(Answer::Yes)

@@ -1,6 +1,9 @@
 //! What comes in has a bound, and the end is orderly.
 
-use std::io::{Read as _, Write as _};
+use std::{
+    io::{Read as _, Write as _},
+    time::{Duration, Instant},
+};
 
 use serde_json::json;
 
@@ -88,4 +91,28 @@ fn a_bank_that_is_asked_to_end_finishes_what_is_under_way() {
     bank.terminate();
     assert_eq!(wire.answer().status, 201);
     assert_eq!(bank.ended(), (Some(0), String::new()));
+}
+
+#[test]
+fn a_bank_that_is_asked_twice_ends_at_once_and_executes_nothing_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bank.jsonl");
+    let bank = Bank::start(&["--fault", "latency=60s", "--ledger", file.to_str().unwrap()]);
+    bank.order(&json!({"for_key": {"K": ["ok"]}}));
+    let wire = bank.send_payment("K", "1");
+    bank.until("the payment has arrived", |bank| bank.get("/v1/faults").json()["for_key"] == json!({}));
+    let asked = Instant::now();
+    bank.terminate();
+    // It has heard the first once it listens no more.
+    bank.until("nobody listens any more", |bank| !bank.listens());
+    bank.terminate();
+    let hurried = asked.elapsed() < Duration::from_secs(4);
+    assert_eq!(wire.everything(), "");
+    let (code, said) = bank.ended();
+    // On a machine that is slow enough its patience ends before ours.
+    assert!(
+        code == Some(143) && said.contains("was not finished") || code == Some(0) && !hurried,
+        "{code:?} {said}"
+    );
+    assert!(Bank::on(&file).ledger().is_empty());
 }

@@ -95,6 +95,11 @@ impl Bank {
         self.send_payment(key, "12.50").answer()
     }
 
+    /// Whether it takes connections.
+    pub(crate) fn listens(&self) -> bool {
+        TcpStream::connect(self.address).is_ok()
+    }
+
     /// Pays at a bank that may be dying: all that it said, or None where nobody listens any more.
     pub(crate) fn try_pay(&self, key: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.address).ok()?;
@@ -161,10 +166,18 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
 }
 
 /// A bank that must not start: its exit code and what it said.
+#[track_caller]
 pub(crate) fn refused(arguments: &[&str]) -> (Option<i32>, String) {
-    let ran = command(arguments).stdin(Stdio::null()).output().unwrap();
-    assert!(ran.stdout.is_empty(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stdout));
-    (ran.status.code(), String::from_utf8(ran.stderr).unwrap())
+    let mut child = command(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    if !line.is_empty() {
+        // It runs, and would run for ever.
+        child.kill().unwrap();
+    }
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(line, "", "{arguments:?} was not refused");
+    (ended.status.code(), String::from_utf8(ended.stderr).unwrap())
 }
 
 /// The body of a payment.
