@@ -79,6 +79,12 @@ impl Failure {
         Self { code, ..Self::no("interrupted; what was made for this run is removed") }
     }
 
+    /// The same in other words.
+    pub(crate) fn saying(mut self, message: impl Into<String>) -> Self {
+        self.message = message.into();
+        self
+    }
+
     /// What to do next.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -5,6 +5,7 @@
 //!
 //! # Layout
 //! - [`arguments`]: the arguments as they may be shown
+//! - [`bank`]: the simulated bank, which shares nothing with the rest
 //! - [`command`]: the commands, one per file
 //! - [`database`]: the connection that the arguments name
 //! - [`failure`]: what ends a command, and the exit code that it means
@@ -13,6 +14,7 @@
 //! - [`table`]: columns under each other
 
 mod arguments;
+mod bank;
 mod command;
 mod database;
 mod failure;

@@ -244,6 +244,7 @@ fn every_command_has_an_example_and_says_what_its_exit_code_means() {
         &["inspect"],
         &["status"],
         &["demo"],
+        &["bank"],
         &["rail"],
         &["rail", "list"],
         &["rail", "set"],

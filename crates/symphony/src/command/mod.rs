@@ -1,5 +1,6 @@
 //! The commands, one per file. Each says what it does, reads its arguments, calls the library and prints.
 
+mod bank;
 mod demo;
 mod dlq;
 mod enqueue;
@@ -39,6 +40,7 @@ enum Command {
     Rail(rail::Arguments),
     Dlq(dlq::Arguments),
     Demo(demo::Arguments),
+    Bank(bank::Arguments),
 }
 
 impl Cli {
@@ -54,6 +56,7 @@ impl Cli {
             Command::Rail(arguments) => arguments.run(&database).await,
             Command::Dlq(arguments) => arguments.run(&database).await,
             Command::Demo(arguments) => arguments.run().await,
+            Command::Bank(arguments) => arguments.run().await,
         }
     }
 }
