@@ -1,9 +1,7 @@
 //! One server with its data, from start to removal.
 
 use std::fs::{self, File};
-use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -12,16 +10,13 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tokio_postgres::NoTls;
 
-use super::account::Account;
 use super::binaries::Binaries;
-use super::folder::Folder;
-use super::process::{self, Process};
+use crate::kit::account::Account;
+use crate::kit::folder::Folder;
+use crate::kit::port::{HOST, free_port};
+use crate::kit::process::child::{self, Process};
 
-const HOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const SUPERUSER: &str = "postgres";
-/// Below the range from which systems number outgoing connections. In it, a client that knocks while the server is
-/// down can take the server's port, or even connect to itself.
-const PORTS: std::ops::Range<u16> = 20_000..30_000;
 const TICK: Duration = Duration::from_millis(20);
 /// How long a server may take to stop at once before it is killed.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -248,7 +243,7 @@ impl Cluster {
     fn command(&self) -> Result<Command, Error> {
         let log = File::options().create(true).append(true).open(self.folder.log());
         let log = log.map_err(system("open the server's log"))?;
-        let mut command = process::tied_to_us(&self.binaries.program("postgres"));
+        let mut command = child::tied_to_us(&self.binaries.program("postgres"), "QUIT");
         command.arg("-D").arg(self.folder.data());
         for (name, value) in self.settings() {
             command.arg("-c").arg(format!("{name}={value}"));
@@ -308,16 +303,6 @@ enum Port {
     AnyFree,
     /// Clients know it: wait for it.
     Same,
-}
-
-fn free_port() -> io::Result<u16> {
-    // Anywhere in the range, so that servers that start together do not all try the same one.
-    let width = u64::from(PORTS.end - PORTS.start);
-    let start = RandomState::new().hash_one(std::process::id()) % width;
-    (0..width)
-        .filter_map(|step| u16::try_from(u64::from(PORTS.start) + (start + step) % width).ok())
-        .find(|port| TcpListener::bind((HOST, *port)).is_ok())
-        .ok_or_else(|| io::Error::new(io::ErrorKind::AddrInUse, format!("all of {PORTS:?} are taken")))
 }
 
 /// Whether our server, and not another that was faster to the port, accepts connections.
