@@ -1,7 +1,7 @@
-//! The user that the server runs as.
+//! The user that a server runs as.
 //!
-//! `initdb` and `postgres` refuse to run as root, so root hands them to a user without rights. Everybody else runs
-//! them as themselves.
+//! `initdb`, `postgres` and `pgbouncer` refuse to run as root, so root hands them to a user without rights. Everybody
+//! else runs them as themselves.
 
 use std::io;
 use std::os::unix::process::CommandExt;
