@@ -91,6 +91,32 @@ async fn the_reply_to_a_commit_can_be_lost() {
 }
 
 #[tokio::test]
+async fn a_reply_that_has_begun_is_not_lost_before_the_commit() {
+    let scene = Scene::set().await;
+    // The commit itself waits for a lock, when the rows are long on their way.
+    let waits_at_commit = "create function wait_at_commit() returns trigger language plpgsql as $$
+                             begin perform pg_advisory_xact_lock(7); return null; end $$;
+                           create constraint trigger wait_at_commit after insert on kept
+                             deferrable initially deferred for each row execute function wait_at_commit();
+                           select pg_advisory_lock(7)";
+    scene.direct.batch_execute(waits_at_commit).await.unwrap();
+    let fault = scene.proxy.arm(Harm::ReplyLost, "into kept", 1);
+    let client = scene.connect().await;
+    let long = "insert into kept values (1) returning repeat('x', 100000)";
+    let asking = tokio::spawn(async move { client.batch_execute(long).await });
+    let blocked = "select from pg_locks where locktype = 'advisory' and not granted
+                   and database = (select oid from pg_database where datname = current_database())";
+    let blocked = async || !scene.direct.query(blocked, &[]).await.unwrap().is_empty();
+    wait::until("the commit waits for the lock", BOUND, blocked).await.unwrap();
+    fault.wait_fired(1, SHORT).await.unwrap_err();
+
+    scene.direct.batch_execute("select pg_advisory_unlock(7)").await.unwrap();
+    assert!(asking.await.unwrap().unwrap_err().is_closed());
+    assert_eq!(fault.fired(), 1);
+    assert_eq!(scene.kept().await, [1]);
+}
+
+#[tokio::test]
 async fn a_lost_request_is_not_executed() {
     let scene = Scene::set().await;
     let fault = scene.proxy.arm(Harm::RequestLost, "into kept", 2);
