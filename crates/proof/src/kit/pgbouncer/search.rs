@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -12,16 +13,30 @@ const USUAL: [&str; 4] = ["/usr/sbin", "/usr/bin", "/usr/local/bin", "/opt/homeb
 /// Where `scripts/setup` unpacks for root, and where everybody may look.
 const SHARED_CACHE: &str = "/var/cache/symphony";
 
-/// There is no PgBouncer to run. Install it.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "found no PgBouncer that runs: `scripts/setup --pgbouncer` gets it, or set {SETTING} to the program \
-     (looked at {setting}, the PATH, {usual} and the cache of scripts/setup)",
-    usual = USUAL.join(", ")
-)]
-pub struct FindError {
-    /// What the setting says.
-    setting: String,
+/// Why there is no PgBouncer to run.
+#[derive(thiserror::Error)]
+pub enum FindError {
+    /// Nothing was found anywhere. Install it.
+    #[error(
+        "found no PgBouncer: run `scripts/setup --pgbouncer`, or set {SETTING} to the program \
+         (looked on the PATH, in {} and in the cache of scripts/setup)", USUAL.join(", ")
+    )]
+    Nowhere,
+    /// What was asked for is no PgBouncer that runs. Name another.
+    #[error(
+        "{SETTING} is {}, which is no PgBouncer that runs: `scripts/setup --pgbouncer` prints one that does", program.display()
+    )]
+    NotThis {
+        /// What was asked for.
+        program: PathBuf,
+    },
+}
+
+/// Tests unwrap, and what they print is this: it has to say what to do next.
+impl fmt::Debug for FindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// A PgBouncer that runs.
@@ -39,14 +54,10 @@ pub struct Found {
 /// # Errors
 /// When there is none that runs.
 pub fn find() -> Result<Found, FindError> {
-    let setting = env::var_os(SETTING).filter(|program| !program.is_empty());
-    let candidates = setting.as_ref().map_or_else(candidates, |program| vec![PathBuf::from(program)]);
-    let found = candidates.into_iter().find_map(inspect);
-    let setting = setting.map_or_else(
-        || format!("{SETTING}, which is not set"),
-        |set| format!("{SETTING}={} and nothing else, because it is set, not at", set.display()),
-    );
-    found.ok_or(FindError { setting })
+    if let Some(program) = env::var_os(SETTING).filter(|program| !program.is_empty()) {
+        return inspect(PathBuf::from(&program)).ok_or(FindError::NotThis { program: program.into() });
+    }
+    candidates().into_iter().find_map(inspect).ok_or(FindError::Nowhere)
 }
 
 fn candidates() -> Vec<PathBuf> {
@@ -85,9 +96,11 @@ mod tests {
 
     #[test]
     fn finding_nothing_says_what_to_do_next() {
-        let refusal = FindError { setting: "nothing".into() }.to_string();
-        assert!(refusal.contains("scripts/setup --pgbouncer"), "{refusal}");
-        assert!(refusal.contains(SETTING), "{refusal}");
+        for refusal in [FindError::Nowhere, FindError::NotThis { program: "/bin/sh".into() }] {
+            let refusal = format!("{refusal:?}");
+            assert!(refusal.contains("`scripts/setup --pgbouncer`"), "{refusal}");
+            assert!(refusal.contains(SETTING), "{refusal}");
+        }
     }
 
     #[test]
