@@ -4,7 +4,8 @@
 //! # Layout
 //!
 //! - [`proofs`] holds the proofs, each of which tries to break one promise
-//! - [`kit`] gives each proof its database: a private PostgreSQL, and a scratch database on it.
+//! - [`kit`] gives each proof its database: a private PostgreSQL, and a scratch database on it; and what it takes to
+//!   break the world around one
 //! - [`shop`] is a small business beside the outbox, for demonstrations
 
 pub mod kit;

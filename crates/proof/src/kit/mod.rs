@@ -1,5 +1,25 @@
-//! What a proof needs around it and does not want to know about: a server to talk to, and a database of its own.
+//! What a proof needs around it and does not want to know about: servers to talk to, a database of its own, programs
+//! to kill and networks to break.
+//!
+//! # Layout
+//!
+//! - [`postgres`]: a private PostgreSQL, crashed, restarted, followed by a standby and failed over to order
+//! - [`scratch`]: a database with Symphony installed, one for each test
+//! - [`crowd`]: databases with very much in them
+//! - [`pgbouncer`]: a connection pooler in front of a server
+//! - [`proxy`]: a network between a client and its server that stalls, breaks, and loses replies
+//! - [`process`]: a program that is started, watched, stopped and killed
+//! - [`wait`]: until something is so, or it is too late
+//! - `account`, `address`, `folder`, `port`: what the servers have in common
 
+mod account;
+mod address;
 pub mod crowd;
+mod folder;
+pub mod pgbouncer;
+mod port;
 pub mod postgres;
+pub mod process;
+pub mod proxy;
 pub mod scratch;
+pub mod wait;

@@ -1,27 +1,28 @@
 //! One server with its data, from start to removal.
 
+mod copy;
+mod standby;
+
+pub use standby::{Replication, Standby};
+
 use std::fs::{self, File};
-use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tokio_postgres::NoTls;
+use tokio_postgres::{Client, NoTls};
 
-use super::account::Account;
 use super::binaries::Binaries;
-use super::folder::Folder;
-use super::process::{self, Process};
+use super::sessions;
+use crate::kit::account::Account;
+use crate::kit::folder::Folder;
+use crate::kit::port::{HOST, free_port};
+use crate::kit::process::child::{self, Process};
 
-const HOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const SUPERUSER: &str = "postgres";
-/// Below the range from which systems number outgoing connections. In it, a client that knocks while the server is
-/// down can take the server's port, or even connect to itself.
-const PORTS: std::ops::Range<u16> = 20_000..30_000;
 const TICK: Duration = Duration::from_millis(20);
 /// How long a server may take to stop at once before it is killed.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -71,6 +72,20 @@ pub enum Error {
         status: ExitStatus,
         /// The end of its log.
         log: String,
+    },
+    /// The server refused a statement. It says why.
+    #[error("could not {what}")]
+    Refused {
+        /// What was tried.
+        what: &'static str,
+        /// What the server said.
+        source: tokio_postgres::Error,
+    },
+    /// The server cannot be copied or followed as it is. Start it otherwise.
+    #[error("there can be no such standby: {why}")]
+    Standby {
+        /// What stands in the way.
+        why: &'static str,
     },
     /// The server did not do it in time. Its log may say why; a slow machine needs a later deadline.
     #[error("the server did not {what} within {limit:?}; the end of its log:\n{log}")]
@@ -154,7 +169,7 @@ impl Cluster {
         if let Some(process) = &self.server.0 {
             process.signal(Signal::INT);
             if !process.ends(limit).await {
-                return Err(Error::Deadline { what: "stop", limit, log: tail(&self.folder.log(), 0) });
+                return Err(self.too_late("stop"));
             }
         }
         Ok(())
@@ -175,11 +190,30 @@ impl Cluster {
         self.serve(Port::Same).await
     }
 
+    /// Ends every session in a database, as an administrator does with `pg_terminate_backend`, and says how many there
+    /// were. Their clients see a lost connection; new ones are let in.
+    pub async fn terminate_sessions(&self, database: &str) -> Result<u64, Error> {
+        let refused = refused("end the sessions");
+        sessions::terminate(&self.session("postgres").await?, database).await.map_err(refused)
+    }
+
     /// Stops the server at once and removes its folder. Dropping does the same and cannot say when it fails.
     pub fn remove(self) -> Result<(), Error> {
         let Self { server, folder, .. } = self;
         drop(server);
         folder.remove().map_err(system("remove the temporary folder"))
+    }
+
+    /// A session of the superuser.
+    async fn session(&self, database: &str) -> Result<Client, Error> {
+        let (client, connection) =
+            tokio_postgres::connect(&self.url(database), NoTls).await.map_err(refused("connect"))?;
+        tokio::spawn(connection);
+        Ok(client)
+    }
+
+    fn too_late(&self, what: &'static str) -> Error {
+        Error::Deadline { what, limit: self.options.deadline, log: tail(&self.folder.log(), 0) }
     }
 
     async fn initdb(&self) -> Result<(), Error> {
@@ -248,7 +282,7 @@ impl Cluster {
     fn command(&self) -> Result<Command, Error> {
         let log = File::options().create(true).append(true).open(self.folder.log());
         let log = log.map_err(system("open the server's log"))?;
-        let mut command = process::tied_to_us(&self.binaries.program("postgres"));
+        let mut command = child::tied_to_us(&self.binaries.program("postgres"), "QUIT");
         command.arg("-D").arg(self.folder.data());
         for (name, value) in self.settings() {
             command.arg("-c").arg(format!("{name}={value}"));
@@ -310,16 +344,6 @@ enum Port {
     Same,
 }
 
-fn free_port() -> io::Result<u16> {
-    // Anywhere in the range, so that servers that start together do not all try the same one.
-    let width = u64::from(PORTS.end - PORTS.start);
-    let start = RandomState::new().hash_one(std::process::id()) % width;
-    (0..width)
-        .filter_map(|step| u16::try_from(u64::from(PORTS.start) + (start + step) % width).ok())
-        .find(|port| TcpListener::bind((HOST, *port)).is_ok())
-        .ok_or_else(|| io::Error::new(io::ErrorKind::AddrInUse, format!("all of {PORTS:?} are taken")))
-}
-
 /// Whether our server, and not another that was faster to the port, accepts connections.
 async fn answers(port: u16, data: &Path) -> bool {
     let asked = async {
@@ -343,6 +367,10 @@ fn tail(log: &Path, from: u64) -> String {
     let text = String::from_utf8_lossy(since);
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+}
+
+fn refused(what: &'static str) -> impl FnOnce(tokio_postgres::Error) -> Error {
+    move |source| Error::Refused { what, source }
 }
 
 fn system(what: &'static str) -> impl FnOnce(io::Error) -> Error {

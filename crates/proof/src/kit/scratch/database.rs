@@ -8,6 +8,8 @@ use std::thread;
 use symphony_outbox::connect::Target;
 use tokio_postgres::Client;
 
+use crate::kit::postgres::sessions;
+
 use super::{Error, Server, refused, remove_database};
 
 /// A database with Symphony installed that nobody else uses. It is removed at the end, also when a test panics.
@@ -60,6 +62,12 @@ impl Database {
     /// A session of such a user.
     pub async fn connect_as_login(&self, roles: &[&str]) -> Result<Client, Error> {
         Ok(self.login(roles).await?.connect().await?)
+    }
+
+    /// Ends every session in it, as an administrator does with `pg_terminate_backend`, and says how many there were.
+    pub async fn terminate_sessions(&self) -> Result<u64, Error> {
+        let admin = self.server.admin().await?;
+        sessions::terminate(&admin, &self.name).await.map_err(refused("end the sessions"))
     }
 
     async fn login(&self, roles: &[&str]) -> Result<Target, Error> {

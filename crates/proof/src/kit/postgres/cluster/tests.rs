@@ -1,5 +1,6 @@
 //! Real servers, started over whichever programs are found.
 
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;

@@ -1,24 +1,27 @@
-//! The server as a process that neither outlives its owner nor surprises it.
+//! A server or another program as a process that neither outlives its owner nor surprises it.
 //!
-//! A thread of its own starts the server and waits for its end. On Linux the kernel can end a child with its
+//! A thread of its own starts the process and waits for its end. On Linux the kernel can end a child with its
 //! parent, and it takes the *thread* that started it for the parent: a test's own thread would be gone too soon.
 
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, test_kill_process, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, test_kill_process, waitid,
+};
 
 /// How long an orphan, or what is left of a killed server, may take to go.
 const GOING: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_millis(5);
 
-/// A server that was started, whether or not it still runs.
+/// A process that was started, whether or not it still runs.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(in crate::kit) struct Process {
     pid: Pid,
     end: Arc<End>,
 }
@@ -29,6 +32,15 @@ struct End {
     came: Condvar,
 }
 
+/// What becomes of the processes that it has started when it ends.
+#[derive(Clone, Copy)]
+enum Kin {
+    /// They notice by themselves, as those of PostgreSQL do.
+    LookAfterThemselves,
+    /// They are in its group, and are killed.
+    EndWithIt,
+}
+
 impl End {
     fn lock(&self) -> MutexGuard<'_, Option<ExitStatus>> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
@@ -37,16 +49,27 @@ impl End {
 
 impl Process {
     /// Starts the command, which has to be the server itself and not a wrapper that waits for it.
-    pub(super) fn spawn(mut command: Command) -> io::Result<Self> {
+    pub(in crate::kit) fn spawn(command: Command) -> io::Result<Self> {
+        Self::start(command, Kin::LookAfterThemselves)
+    }
+
+    /// Starts the command as the head of a process group that ends with it.
+    pub(in crate::kit) fn spawn_group(mut command: Command) -> io::Result<Self> {
+        command.process_group(0);
+        Self::start(command, Kin::EndWithIt)
+    }
+
+    fn start(mut command: Command, kin: Kin) -> io::Result<Self> {
         let end = Arc::new(End::default());
         let (started, starting) = mpsc::channel();
         let keeper = Arc::clone(&end);
-        thread::Builder::new().name("postgres".into()).spawn(move || match command.spawn() {
+        thread::Builder::new().name("keeper".into()).spawn(move || match command.spawn() {
             Ok(child) => {
                 let pid = Pid::from_child(&child);
                 // Nobody listens any more if the caller died; the server is looked after all the same.
                 let _ = started.send(Ok(pid));
-                keep(child, pid, &keeper);
+                drop(command); // with our end of its pipes
+                keep(child, pid, kin, &keeper);
             }
             Err(error) => {
                 let _ = started.send(Err(error));
@@ -57,12 +80,12 @@ impl Process {
     }
 
     /// How it ended, if it has.
-    pub(super) fn ended(&self) -> Option<ExitStatus> {
+    pub(in crate::kit) fn ended(&self) -> Option<ExitStatus> {
         *self.end.lock()
     }
 
     /// Sends it a signal, if it still runs.
-    pub(super) fn signal(&self, signal: Signal) {
+    pub(in crate::kit) fn signal(&self, signal: Signal) {
         let ended = self.end.lock();
         if ended.is_none() {
             // The number is still ours: the keeper frees it under the same lock. A refusal cannot be helped here,
@@ -71,14 +94,27 @@ impl Process {
         }
     }
 
+    /// Sends a signal to it and to its group, if it still runs. Only for what was started with a group.
+    pub(in crate::kit) fn signal_group(&self, signal: Signal) {
+        let ended = self.end.lock();
+        if ended.is_none() {
+            let _ = kill_process_group(self.pid, signal);
+        }
+    }
+
+    /// Its number. It may be another's once this one has ended.
+    pub(in crate::kit) fn id(&self) -> i32 {
+        self.pid.as_raw_pid()
+    }
+
     /// Blocks until it ends, and says whether it did in time.
-    pub(super) fn wait(&self, limit: Duration) -> bool {
+    pub(in crate::kit) fn wait(&self, limit: Duration) -> bool {
         let wait = self.end.came.wait_timeout_while(self.end.lock(), limit, |status| status.is_none());
         wait.unwrap_or_else(PoisonError::into_inner).0.is_some()
     }
 
     /// Waits until it ends without blocking the thread, and says whether it did in time.
-    pub(super) async fn ends(&self, limit: Duration) -> bool {
+    pub(in crate::kit) async fn ends(&self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         while self.ended().is_none() {
             if Instant::now() >= deadline {
@@ -93,7 +129,7 @@ impl Process {
     ///
     /// Those that would survive for a moment are killed as well: they could still write, and the next server on the
     /// same data waits for them.
-    pub(super) async fn kill_all(&self) {
+    pub(in crate::kit) async fn kill_all(&self) {
         self.signal(Signal::STOP); // it must not start another while we look
         let children = children_of(self.pid);
         self.signal(Signal::KILL);
@@ -109,23 +145,27 @@ impl Process {
 }
 
 /// Waits for the end of the child and makes it known.
-fn keep(mut child: Child, pid: Pid, end: &End) {
+fn keep(mut child: Child, pid: Pid, kin: Kin, end: &End) {
     // Leaves the dead child in place, so that its number cannot be another's before we hold the lock.
     let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
     let mut status = end.lock();
+    if let Kin::EndWithIt = kin {
+        let _ = kill_process_group(pid, Signal::KILL);
+    }
     *status = Some(child.wait().unwrap_or_default());
     end.came.notify_all();
 }
 
-/// A command that the kernel ends when this process ends, where it can be had; the plain command otherwise.
+/// A command that the kernel ends with this signal when this process ends, where it can be had; the plain command
+/// otherwise.
 ///
-/// SIGQUIT is what makes PostgreSQL stop at once and take its children and its shared memory with it.
-pub(super) fn tied_to_us(program: &Path) -> Command {
+/// QUIT is what makes PostgreSQL stop at once and take its children and its shared memory with it.
+pub(in crate::kit) fn tied_to_us(program: &Path, signal: &str) -> Command {
     static SETPRIV: OnceLock<bool> = OnceLock::new();
     let works = || Command::new("setpriv").args(["--pdeathsig", "QUIT", "true"]).output();
     if *SETPRIV.get_or_init(|| works().is_ok_and(|output| output.status.success())) {
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "QUIT"]).arg(program);
+        command.args(["--pdeathsig", signal]).arg(program);
         command
     } else {
         Command::new(program)
@@ -133,7 +173,7 @@ pub(super) fn tied_to_us(program: &Path) -> Command {
 }
 
 /// Ends the server that still runs on this data though its owner is dead, and says whether the data is free.
-pub(super) fn end_orphan(data: &Path) -> bool {
+pub(in crate::kit) fn end_orphan(data: &Path) -> bool {
     let Some(pid) = std::fs::read_to_string(data.join("postmaster.pid"))
         .ok()
         .and_then(|text| Pid::from_raw(text.lines().next()?.trim().parse().ok()?))

@@ -1,7 +1,7 @@
-//! The user that the server runs as.
+//! The user that a server runs as.
 //!
-//! `initdb` and `postgres` refuse to run as root, so root hands them to a user without rights. Everybody else runs
-//! them as themselves.
+//! `initdb`, `postgres` and `pgbouncer` refuse to run as root, so root hands them to a user without rights. Everybody
+//! else runs them as themselves.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -13,7 +13,7 @@ const STAND_INS: [&str; 2] = ["postgres", "nobody"];
 
 /// The user that the server runs as.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Account {
+pub(in crate::kit) enum Account {
     /// The user who called.
     Caller,
     /// Another, because the caller is root.
@@ -22,7 +22,7 @@ pub(super) enum Account {
 
 impl Account {
     /// Picks the user for a server that this process starts.
-    pub(super) fn for_server() -> io::Result<Self> {
+    pub(in crate::kit) fn for_server() -> io::Result<Self> {
         if !rustix::process::geteuid().is_root() {
             return Ok(Self::Caller);
         }
@@ -35,14 +35,14 @@ impl Account {
     }
 
     /// Makes a command run as this user.
-    pub(super) fn apply(self, command: &mut Command) {
+    pub(in crate::kit) fn apply(self, command: &mut Command) {
         if let Self::StandIn { uid, gid } = self {
             command.uid(uid).gid(gid);
         }
     }
 
     /// Gives a file or folder to this user.
-    pub(super) fn take(self, path: &Path) -> io::Result<()> {
+    pub(in crate::kit) fn take(self, path: &Path) -> io::Result<()> {
         match self {
             Self::Caller => Ok(()),
             Self::StandIn { uid, gid } => std::os::unix::fs::chown(path, Some(uid), Some(gid)),
@@ -50,7 +50,7 @@ impl Account {
     }
 
     /// The user's number.
-    pub(super) fn uid(self) -> u32 {
+    pub(in crate::kit) fn uid(self) -> u32 {
         match self {
             Self::Caller => rustix::process::geteuid().as_raw(),
             Self::StandIn { uid, .. } => uid,

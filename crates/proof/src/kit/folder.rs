@@ -1,4 +1,4 @@
-//! The temporary folder of one cluster, and how the folders of dead owners are swept away.
+//! The temporary folder of one server, and how the folders of dead owners are swept away.
 //!
 //! The owner of a folder holds a lock on a file in it. The lock falls with its process, however that ends, so a
 //! folder whose lock can be taken has no owner; a process number in a file could name another process by now.
@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::account::Account;
-use super::process;
+use super::process::child;
 
 const PREFIX: &str = "symphony-pg-";
 const OWNER: &str = "owner";
 /// A socket's path may have 107 bytes on Linux and 103 elsewhere; what we append has less than 40.
 const LONGEST_PARENT: usize = 60;
 
-/// The folder of one cluster, removed on drop.
+/// The folder of one server, removed on drop.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(in crate::kit) struct Folder {
     dir: TempDir,
     path: PathBuf,
     /// Held for its lock.
@@ -29,7 +29,7 @@ pub(super) struct Folder {
 
 impl Folder {
     /// Makes a folder that the server's user owns, and removes those that dead owners left.
-    pub(super) fn create(account: Account) -> io::Result<Self> {
+    pub(in crate::kit) fn create(account: Account) -> io::Result<Self> {
         let parent = parent(account);
         sweep(&parent, account);
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent)?;
@@ -45,22 +45,22 @@ impl Folder {
     }
 
     /// The folder itself, which also holds the socket.
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::kit) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The server's data.
-    pub(super) fn data(&self) -> PathBuf {
+    pub(in crate::kit) fn data(&self) -> PathBuf {
         data(&self.path)
     }
 
     /// What the server writes to stderr.
-    pub(super) fn log(&self) -> PathBuf {
+    pub(in crate::kit) fn log(&self) -> PathBuf {
         self.path.join("server.log")
     }
 
     /// Removes it, where dropping would hide that it could not be removed.
-    pub(super) fn remove(self) -> io::Result<()> {
+    pub(in crate::kit) fn remove(self) -> io::Result<()> {
         self.dir.close()
     }
 }
@@ -105,7 +105,7 @@ fn sweep_one(folder: &Path, account: Account) -> io::Result<()> {
         Err(TryLockError::WouldBlock) => return Ok(()),
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    if process::end_orphan(&data(folder)) { fs::remove_dir_all(folder) } else { Ok(()) }
+    if child::end_orphan(&data(folder)) { fs::remove_dir_all(folder) } else { Ok(()) }
 }
 
 #[cfg(test)]
