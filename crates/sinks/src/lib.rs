@@ -11,6 +11,8 @@
 //! - [`noop`]: takes everything and sends nothing, for benchmarks
 //! - `http`: signed HTTP(S) requests (feature `http`, on by default)
 
+#[cfg(test)]
+mod cases;
 pub mod config;
 #[cfg(feature = "http")]
 pub mod http;

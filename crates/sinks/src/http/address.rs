@@ -313,6 +313,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cases::cases())]
+
         #[test]
         fn no_form_of_ipv6_smuggles_an_ipv4_address(bits: u32) {
             let inner = Ipv4Addr::from(bits);

@@ -195,6 +195,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cases::cases())]
+
         #[test]
         fn no_key_leads_elsewhere(key in "\\PC{1,40}") {
             let inquiry = template("https://bank.example/v1/payments/{idempotency_key}").unwrap();

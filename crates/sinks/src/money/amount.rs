@@ -125,6 +125,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cases::cases())]
+
         #[test]
         fn exactly_the_decimals_that_fit_pass(whole in 0_u64..=9_999_999_999_999, cents in 0_u32..100) {
             let verdict = says(&format!("\"{whole}.{cents:02}\""), 2);

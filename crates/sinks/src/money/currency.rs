@@ -68,6 +68,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cases::cases())]
+
         #[test]
         fn no_text_makes_it_panic_and_none_is_repeated(text in "\\PC{0,12}") {
             if let Err(refusal) = says(&text) {
