@@ -8,7 +8,7 @@
 use std::error::Error;
 use std::time::{Duration, SystemTime};
 
-use reqwest::header::CONTENT_LENGTH;
+use reqwest::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Request, Response};
 
@@ -31,6 +31,7 @@ pub(super) enum Fault {
 /// A client that sends once.
 pub(super) struct Line {
     client: Client,
+    keeps_connections: bool,
     timeout: Duration,
     answer_limit: usize,
     retry_after_cap: Duration,
@@ -57,13 +58,18 @@ impl Line {
             .map_err(|error| Problem::new("url", "no client can be made for it").because(error.without_url()))?;
         Ok(Self {
             client,
+            keeps_connections: settings.idle_timeout.is_some(),
             timeout: settings.timeout,
             answer_limit: settings.answer_limit_bytes,
             retry_after_cap: settings.retry_after_cap,
         })
     }
 
-    pub(super) async fn exchange(&self, request: Request) -> Result<Reply, Fault> {
+    pub(super) async fn exchange(&self, mut request: Request) -> Result<Reply, Fault> {
+        if !self.keeps_connections {
+            // Else the server waits for a second request, and the closed connection lingers on our side.
+            request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         // The connection has a shorter limit of its own, so that what runs into this one had its connection.
         match tokio::time::timeout(self.timeout, self.send_and_read(request)).await {
             Ok(result) => result,

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::kit::{
     answering, assert_accepted, assert_not_sent, assert_unknown, assert_unsaid, http, listen, payment, rail,
-    rail_to, read_request,
+    rail_to, read_request, soon,
 };
 
 /// A port at which nobody listens and which nobody else can take meanwhile.
@@ -58,7 +58,7 @@ async fn a_connection_cut_after_the_request_was_read_may_have_sent() {
     .await;
     let rail = rail_to(address, "");
     assert_unknown(&rail.dispatch(&payment()).await);
-    assert!(requests.recv().await.unwrap().1.contains("instruction-1"));
+    assert!(soon(requests.recv()).await.unwrap().1.contains("instruction-1"));
     assert_eq!(connections.load(Ordering::SeqCst), 1, "it was sent again");
     assert_unsaid(&rail.inquire(&payment()).await);
 }
@@ -198,6 +198,6 @@ async fn a_dispatch_that_is_dropped_is_not_finished_behind_our_back() {
         _ = rail.dispatch(&payment) => panic!("nobody answered"),
         event = seen.recv() => assert_eq!(event, Some("request")),
     }
-    assert_eq!(seen.recv().await, Some("closed"));
+    assert_eq!(soon(seen.recv()).await, Some("closed"));
     assert_eq!(requests.load(Ordering::SeqCst), 1);
 }

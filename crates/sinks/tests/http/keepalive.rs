@@ -2,10 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
+use symphony_relay::rail::Answer;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
-use crate::kit::{assert_accepted, assert_unknown, http, listen, payment, rail_to, read_request};
+use crate::kit::{assert_accepted, assert_unknown, http, listen, payment, rail_to, read_request, soon};
 
 async fn patient_server() -> (std::net::SocketAddr, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
     listen(|mut stream| async move {
@@ -62,7 +63,7 @@ async fn a_request_on_a_kept_connection_that_dies_is_unknown_and_not_sent_again(
         let answer = rail.dispatch(&payment()).await;
         dispatched += 1;
         assert!(dispatched < 100, "no connection was ever used again");
-        if requests.recv().await == Some(1) {
+        if soon(requests.recv()).await == Some(1) {
             assert_unknown(&answer);
             break;
         }
@@ -70,4 +71,25 @@ async fn a_request_on_a_kept_connection_that_dies_is_unknown_and_not_sent_again(
     }
     // One request for each dispatch: the one that died was not tried again on another connection.
     assert!(requests.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_asked_for_is_not_taken_for_the_next_ones() {
+    let (address, _) = listen(|mut stream| async move {
+        let (own, stale) = (http(201, "", r#"{"reference": "OWN"}"#), http(201, "", r#"{"reference": "STALE"}"#));
+        while read_request(&mut stream).await.is_some() {
+            if stream.write_all(format!("{own}{stale}").as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    })
+    .await;
+    let rail = rail_to(address, "idle_timeout = '10m'");
+    for _ in 0..50 {
+        match rail.dispatch(&payment()).await {
+            Answer::Accepted(said) => assert_eq!(said.reference.as_deref(), Some("OWN")),
+            // The connection was given up under a request that had begun.
+            other => assert_unknown(&other),
+        }
+    }
 }

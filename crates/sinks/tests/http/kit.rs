@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use symphony_outbox::payment::Payload;
 use symphony_relay::rail::{Answer, Inquiry, Payment, Rail};
@@ -95,6 +96,11 @@ pub(crate) async fn read_request(stream: &mut (impl AsyncRead + AsyncWrite + Unp
     let mut body = vec![0; length.unwrap_or(0)];
     stream.read_exact(&mut body).await.ok()?;
     Some((head, String::from_utf8(body).unwrap()))
+}
+
+/// Waits for something that must happen, but not for ever.
+pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), what).await.expect("it should have happened by now")
 }
 
 #[track_caller]

@@ -46,3 +46,20 @@ fn the_defaults_in_the_manual_are_the_defaults() {
     rail(&format!("{url}connect_timeout = '29999ms'"));
     rail(&format!("{url}timeout = '5001ms'"));
 }
+
+#[test]
+fn the_request_in_the_manual_is_signed_as_it_says() {
+    let request = MANUAL.split("```http\n").nth(1).unwrap().split("```").next().unwrap();
+    let (head, body) = request.trim_end().split_once("\n\n").unwrap();
+    let mut headers = axum::http::HeaderMap::new();
+    for (name, value) in head.lines().skip(1).map(|line| line.split_once(": ").unwrap()) {
+        headers.insert(axum::http::HeaderName::try_from(name).unwrap(), value.parse().unwrap());
+    }
+    let secret = MANUAL.split("(Signed with `").nth(1).unwrap().split('`').next().unwrap();
+    let webhook = standardwebhooks::Webhook::new(secret).unwrap();
+    let text = |name: &str| headers[name].to_str().unwrap();
+    let signed =
+        webhook.sign(text("webhook-id"), text("webhook-timestamp").parse().unwrap(), body.as_bytes()).unwrap();
+    assert_eq!(text("webhook-signature"), signed);
+    assert_eq!(text("webhook-id"), text("idempotency-key"));
+}

@@ -6,7 +6,7 @@ use symphony_relay::rail::{Payment, Rail};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
-use crate::kit::{assert_accepted, http, listen, payment, rail_to, read_request, refusal};
+use crate::kit::{assert_accepted, http, listen, payment, rail_to, read_request, refusal, soon};
 
 const NEW: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const OLD: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
@@ -33,7 +33,7 @@ impl Recorder {
 
     async fn sent(&mut self, payment: &Payment) -> (String, String) {
         assert_accepted(&self.rail.dispatch(payment).await);
-        self.requests.recv().await.unwrap()
+        soon(self.requests.recv()).await.unwrap()
     }
 }
 
@@ -64,10 +64,17 @@ async fn a_payment_is_posted_with_its_key_and_every_digit_of_its_payload() {
     assert_eq!(header(&head, "accept"), Some("application/json"));
     assert_eq!(header(&head, "webhook-signature"), None);
     assert_eq!(header(&head, "accept-encoding"), None);
+    assert_eq!(header(&head, "connection"), Some("close"));
     assert_eq!(
         body,
         r#"{"instruction_id":"instruction-1","participant_id":"participant-1","sequence_id":7,"idempotency_key":"key-1","rail_type":"sepa","payload":{"amount": "10.00", "currency": "EUR", "destination": {"iban": "DE89370400440532013000"}}}"#
     );
+}
+
+#[tokio::test]
+async fn a_connection_that_is_kept_is_not_announced_to_close() {
+    let (head, _) = Recorder::new("idle_timeout = '1m'").await.sent(&payment()).await;
+    assert_eq!(header(&head, "connection"), None);
 }
 
 #[tokio::test]
@@ -97,7 +104,7 @@ async fn a_bank_can_check_the_signature_with_the_new_or_the_old_secret() {
         assert!(!verifies(NEW, &head, &body.replace("10.00", "99.00")));
 
         recorder.rail.inquire(&payment()).await;
-        let (head, body) = recorder.requests.recv().await.unwrap();
+        let (head, body) = soon(recorder.requests.recv()).await.unwrap();
         assert!(head.starts_with("GET /v1/payments/key-1 HTTP/1.1\r\n"), "{head}");
         assert!(body.is_empty() && verifies(NEW, &head, &body) && verifies(OLD, &head, &body));
     }
@@ -108,7 +115,7 @@ async fn a_key_is_quoted_in_the_path_of_an_inquiry() {
     let mut recorder = Recorder::new("").await;
     let odd = Payment { idempotency_key: "a/../b?c#d%2f&e".to_owned(), ..payment() };
     recorder.rail.inquire(&odd).await;
-    let (head, _) = recorder.requests.recv().await.unwrap();
+    let (head, _) = soon(recorder.requests.recv()).await.unwrap();
     assert!(head.starts_with("GET /v1/payments/a%2F..%2Fb%3Fc%23d%252f%26e HTTP/1.1\r\n"), "{head}");
     assert_eq!(header(&head, "idempotency-key"), Some("a/../b?c#d%2f&e"));
 }

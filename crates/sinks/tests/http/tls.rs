@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
 use crate::kit::{
-    answering, assert_accepted, assert_not_sent, assert_unknown, http, listen, payment, rail, read_request,
+    answering, assert_accepted, assert_not_sent, assert_unknown, http, listen, payment, rail, read_request, soon,
 };
 
 /// An authority, and the files that it signed.
@@ -161,7 +161,7 @@ async fn tls_to_a_port_that_speaks_something_else_sends_nothing() {
     })
     .await;
     assert_not_sent(&https(address, &root).dispatch(&payment()).await);
-    assert_eq!(first_bytes.recv().await, Some(0x16));
+    assert_eq!(soon(first_bytes.recv()).await, Some(0x16));
     let (address, _) = listen(|stream| async move { drop(stream) }).await;
     assert_not_sent(&https(address, &root).dispatch(&payment()).await);
 }
