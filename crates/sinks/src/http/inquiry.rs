@@ -45,15 +45,23 @@ impl Verdicts {
         Ok(Self { table: Table::new("inquiry", &DEFAULTS, own)?, keys })
     }
 
-    /// Whether a word is one by which the rail says that nothing was paid.
-    pub(super) fn calls_unpaid(&self, word: &str) -> bool {
-        self.table.meanings_of(word).any(|verdict| matches!(verdict, Verdict::Refused | Verdict::NeverSeen))
+    /// What a word says by itself about whether the payment was made, as far as the table goes.
+    pub(super) fn says_paid(&self, word: &str) -> Option<bool> {
+        let mut said = self.table.meanings_of(word).map(|verdict| match verdict {
+            Verdict::Executed => Some(true),
+            Verdict::Refused | Verdict::NeverSeen => Some(false),
+            Verdict::Unsaid => None,
+        });
+        let first = said.next()??;
+        // A word that means now this and now that means nothing by itself.
+        said.all(|other| other == Some(first)).then_some(first)
     }
 
     pub(super) fn inquiry(&self, reply: &Reply) -> Inquiry {
         let word = reply.word(&self.keys.status);
         let mut rail = reply.recorded(&self.keys.reference, &self.keys.code);
-        match self.table.meaning(reply.status, word.as_deref()) {
+        let exact = word.and_then(|word| self.table.exact(reply.status, &word));
+        match exact.or_else(|| self.table.plain(reply.status)) {
             Some(Verdict::Executed) => Inquiry::Executed(rail),
             Some(Verdict::Refused) => {
                 let message = Some("the rail says that it was refused".to_owned());
@@ -116,6 +124,18 @@ mod tests {
         assert!(is_unsaid(&verdict("", 404, Some(json!({ "status": "EXECUTED" })))));
         assert!(is_unsaid(&verdict("", 500, Some(json!({ "status": "REFUSED" })))));
         assert!(is_unsaid(&verdict("", 200, Some(json!({ "status": "executed" })))));
+    }
+
+    #[test]
+    fn a_word_with_two_meanings_says_nothing_by_itself() {
+        let own = BTreeMap::from([
+            ("202 EXECUTED".to_owned(), Verdict::Unsaid),
+            ("410 REFUSED".to_owned(), Verdict::NeverSeen),
+        ]);
+        let settings: Settings = crate::config::read("url = 'https://x'".parse().unwrap()).unwrap();
+        let verdicts = Verdicts::new(&own, settings.answer_keys().unwrap()).unwrap();
+        assert_eq!((verdicts.says_paid("EXECUTED"), verdicts.says_paid("REFUSED")), (None, Some(false)));
+        assert_eq!((verdicts.says_paid("UNKNOWN_KEY"), verdicts.says_paid("PENDING")), (Some(false), None));
     }
 
     #[test]

@@ -74,20 +74,28 @@ impl Outcomes {
         };
         let unknown = |why: &str| format!("the rail answered HTTP {status}, {why}");
 
-        let meaning = self.table.meaning(status, reply.word(&self.keys.code).as_deref());
+        let (code, word) = (reply.word(&self.keys.code), reply.word(&self.keys.status));
+        let known = |word: &Option<String>| word.as_deref().and_then(|word| self.table.exact(status, word));
+        let exact = known(&code).or_else(|| known(&word));
+        let meaning = exact.or_else(|| self.table.plain(status));
         let ends = matches!(meaning, Some(Word::Accepted | Word::Refused));
         if ends && self.body == AnswerBody::Json && reply.body.is_none() {
             let message = unknown("without a JSON object (answer_body = \"any\" if it always does)");
             return Answer::Unknown { message, rail };
         }
+        // A status alone must not overrule what the body says: banks also refuse with a 200.
+        if let (None, Some(word)) = (exact, &word)
+            && ends
+        {
+            let paid = verdicts.says_paid(word);
+            let fits = if meaning == Some(Word::Accepted) { paid == Some(true) } else { paid != Some(true) };
+            if !fits {
+                let message = unknown("with a status in its body that does not fit it or is in no table");
+                return Answer::Unknown { message, rail };
+            }
+        }
         match meaning {
-            Some(Word::Accepted) => match reply.word(&self.keys.status) {
-                Some(word) if verdicts.calls_unpaid(&word) => {
-                    let message = unknown("which means accepted, with a status in its body that means unpaid");
-                    Answer::Unknown { message, rail }
-                }
-                _ => Answer::Accepted(rail),
-            },
+            Some(Word::Accepted) => Answer::Accepted(rail),
             Some(Word::Refused) => Answer::Refused { reason: reason(RAIL_REFUSED), rail },
             Some(Word::Later) => Answer::Later { reason: reason(RAIL_LATER), rail, after: reply.retry_after },
             Some(Word::LaterWithRetryAfter) => match reply.retry_after {
@@ -160,15 +168,26 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_says_unpaid_overrules_a_status_that_says_accepted() {
-        for status in ["REFUSED", "UNKNOWN_KEY"] {
-            assert_eq!(word(&answer("", 200, None, Some(json!({ "status": status })))), "unknown");
+    fn a_status_alone_does_not_overrule_what_the_body_says() {
+        let says = |status: u16, word: &str, toml: &str| {
+            super::tests::word(&answer(toml, status, None, Some(json!({ "status": word }))))
+        };
+        assert_eq!(says(200, "EXECUTED", ""), "accepted");
+        for word in ["REFUSED", "UNKNOWN_KEY", "PENDING", "RJCT", "executed", ""] {
+            assert_eq!(says(200, word, ""), "unknown", "{word}");
         }
-        for status in ["EXECUTED", "PENDING", "RECEIVED"] {
-            assert_eq!(word(&answer("", 200, None, Some(json!({ "status": status })))), "accepted");
-        }
-        let own = "inquiry = { '200 RJCT' = 'refused' }";
-        assert_eq!(word(&answer(own, 200, None, Some(json!({ "status": "RJCT" })))), "unknown");
+        assert_eq!(says(422, "EXECUTED", ""), "unknown");
+        assert_eq!(says(422, "REFUSED", ""), "refused");
+        assert_eq!(says(422, "INVALID", ""), "refused");
+        // Problem details (RFC 9457) repeat the status as a number.
+        assert_eq!(word(&answer("", 422, None, Some(json!({ "status": 422 })))), "refused");
+        // Once the bank's word is in a table it counts.
+        assert_eq!(
+            says(202, "RCVD", "outcomes = { '202 RCVD' = 'accepted', '200 RJCT' = 'refused' }"),
+            "accepted"
+        );
+        assert_eq!(says(200, "RJCT", "outcomes = { '202 RCVD' = 'accepted', '200 RJCT' = 'refused' }"), "refused");
+        assert_eq!(says(200, "ACSC", "inquiry = { '200 ACSC' = 'executed' }"), "accepted");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The keys of a rail's tables: `"409"` is a status, `"409 DUPLICATE"` a status with a word in the body.
 //!
-//! The more exact one wins. What neither knows, the table does not know.
+//! What is in neither form here, the table does not know.
 
 use std::collections::BTreeMap;
 
@@ -28,10 +28,14 @@ impl<T: Copy> Table<T> {
         Ok(Self { entries })
     }
 
-    /// What an answer means, if the table knows.
-    pub(super) fn meaning(&self, status: u16, word: Option<&str>) -> Option<T> {
-        let exact = word.and_then(|word| self.entries.get(&(status, Some(word.to_owned()))));
-        exact.or_else(|| self.entries.get(&(status, None))).copied()
+    /// What a status with this word means, if the table knows the two together.
+    pub(super) fn exact(&self, status: u16, word: &str) -> Option<T> {
+        self.entries.get(&(status, Some(word.to_owned()))).copied()
+    }
+
+    /// What a status means by itself, if the table knows.
+    pub(super) fn plain(&self, status: u16) -> Option<T> {
+        self.entries.get(&(status, None)).copied()
     }
 
     /// Every meaning that a word has, whatever the status.
@@ -60,13 +64,12 @@ mod tests {
     }
 
     #[test]
-    fn the_more_exact_entry_wins_and_settings_win_over_defaults() {
+    fn settings_win_over_defaults_and_a_word_counts_only_with_its_status() {
         let table = table(&[("409", 3), ("409 DUPLICATE", 4)]).unwrap();
-        assert_eq!(table.meaning(200, Some("DUPLICATE")), Some(1));
-        assert_eq!(table.meaning(409, None), Some(3));
-        assert_eq!(table.meaning(409, Some("OTHER")), Some(3));
-        assert_eq!(table.meaning(409, Some("DUPLICATE")), Some(4));
-        assert_eq!(table.meaning(500, Some("DUPLICATE")), None);
+        assert_eq!((table.plain(200), table.plain(409), table.plain(500)), (Some(1), Some(3), None));
+        assert_eq!((table.exact(409, "DUPLICATE"), table.exact(409, "OTHER")), (Some(4), None));
+        assert_eq!((table.exact(200, "DUPLICATE"), table.exact(500, "DUPLICATE")), (None, None));
+        assert_eq!(table.meanings_of("DUPLICATE").collect::<Vec<_>>(), [4]);
     }
 
     #[test]
