@@ -1,0 +1,152 @@
+//! What can be wrong with the settings of a rail, said so that somebody can mend it.
+//!
+//! Every error names the rail, the setting and what to write instead. It never shows what a secret held.
+
+use std::borrow::Cow;
+use std::error::Error;
+#[cfg(any(feature = "http", test))]
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+#[cfg(any(feature = "http", test))]
+use serde::de::{self, Deserializer, Visitor};
+
+/// The settings of a rail cannot be used. Mend the setting that it names.
+#[derive(Debug, thiserror::Error)]
+#[error("rail {rail}: {setting}: {problem}")]
+pub struct ConfigError {
+    /// The rail.
+    pub rail: String,
+    /// The setting, as it is written in the file.
+    pub setting: String,
+    /// What is wrong with it, and what to write instead.
+    pub problem: String,
+    /// What lies beneath, such as a file that cannot be read.
+    #[source]
+    pub source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// The same, before anybody has said which rail it is about.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    setting: Cow<'static, str>,
+    text: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl Problem {
+    pub(crate) fn new(setting: impl Into<Cow<'static, str>>, text: impl Into<String>) -> Self {
+        Self { setting: setting.into(), text: text.into(), source: None }
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    pub(crate) fn of(self, rail: &str) -> ConfigError {
+        ConfigError {
+            rail: rail.to_owned(),
+            setting: self.setting.into_owned(),
+            problem: self.text,
+            source: self.source,
+        }
+    }
+}
+
+/// Reads settings into a type that refuses what it does not know.
+pub(crate) fn read<T: DeserializeOwned>(settings: toml::Table) -> Result<T, Problem> {
+    settings.try_into().map_err(|error: toml::de::Error| {
+        let text = without_value(error.message());
+        Problem::new(setting_of(&error).unwrap_or_else(|| named_in(&text)), text)
+    })
+}
+
+/// The path of keys that the error is about: the reader shows it behind the message and nowhere else.
+fn setting_of(error: &toml::de::Error) -> Option<String> {
+    let shown = error.to_string();
+    let path = shown.lines().rev().find_map(|line| line.strip_prefix("in `")?.strip_suffix('`'))?;
+    (!path.is_empty()).then(|| path.to_owned())
+}
+
+/// The setting that a message quotes first, where there is no path: one that is missing, or unknown.
+fn named_in(text: &str) -> String {
+    text.split('`').nth(1).unwrap_or("settings").to_owned()
+}
+
+/// A message about a wrong type quotes the value, which may have been meant to be secret.
+fn without_value(message: &str) -> String {
+    match (message.starts_with("invalid "), message.rsplit_once(", expected ")) {
+        (true, Some((_, expected))) => format!("must be {expected}"),
+        _ => message.to_owned(),
+    }
+}
+
+/// A time as it is written in settings: `"30s"`, `"5m"`, `"250ms"`.
+#[cfg(any(feature = "http", test))]
+pub(crate) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    struct Text;
+    impl Visitor<'_> for Text {
+        type Value = Duration;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a time in quotes, such as \"30s\", \"5m\" or \"250ms\"")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
+            let parsed = text.parse::<jiff::SignedDuration>().ok();
+            parsed
+                .and_then(|time| Duration::try_from(time).ok())
+                .ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+        }
+    }
+    deserializer.deserialize_str(Text)
+}
+
+/// The same, for a setting that may be left out.
+#[cfg(any(feature = "http", test))]
+pub(crate) fn optional_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    time(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Settings {
+        url: String,
+        #[serde(default, deserialize_with = "optional_time")]
+        timeout: Option<Duration>,
+    }
+
+    fn problem(toml: &str) -> String {
+        read::<Settings>(toml.parse().unwrap()).unwrap_err().of("sepa").to_string()
+    }
+
+    #[test]
+    fn times_are_read_with_their_unit() {
+        let settings: Settings = read("url = 'x'\ntimeout = '1m 30s'".parse().unwrap()).unwrap();
+        assert_eq!((settings.url.as_str(), settings.timeout), ("x", Some(Duration::from_secs(90))));
+    }
+
+    #[test]
+    fn an_error_names_the_rail_the_setting_and_what_to_write() {
+        let time = "must be a time in quotes, such as \"30s\", \"5m\" or \"250ms\"";
+        assert_eq!(problem("url = 'x'\ntimeout = 30"), format!("rail sepa: timeout: {time}"));
+        assert_eq!(problem("url = 'x'\ntimeout = '-3s'"), format!("rail sepa: timeout: {time}"));
+        assert_eq!(problem("url = 'x'\ntimeout = 'soon'"), format!("rail sepa: timeout: {time}"));
+        assert_eq!(problem("timeout = '3s'"), "rail sepa: url: missing field `url`");
+        let unknown = problem("url = 'x'\nulr = 'y'");
+        assert_eq!(unknown, "rail sepa: ulr: unknown field `ulr`, expected `url` or `timeout`");
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_type_is_not_repeated() {
+        assert_eq!(problem("url = { hidden = 'whsec_1' }"), "rail sepa: url: must be a string");
+    }
+}

@@ -1,0 +1,102 @@
+//! The proof that a request is ours: the Standard Webhooks scheme, version 1.
+//!
+//! Each secret signs `id.timestamp.body` with HMAC-SHA256. While a secret is being replaced, the old and the new one
+//! sign side by side, and the bank may check either.
+
+use base64::Engine;
+use base64::alphabet::STANDARD as ALPHABET;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+/// Secrets are copied by hand, and their padding gets lost on the way.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &ALPHABET,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// What a secret should look like, for people.
+pub(super) const FORM: &str =
+    "must hold secrets of the form whsec_…, base64 of 24 to 64 bytes each, with spaces between";
+
+/// One or more keys that sign at once.
+#[derive(Clone)]
+pub(super) struct Signer {
+    keys: Vec<Hmac<Sha256>>,
+}
+
+impl Signer {
+    pub(super) fn none() -> Self {
+        Self { keys: Vec::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Adds the secrets in a text; none of it if one is wrong.
+    pub(super) fn add(&mut self, text: &str) -> Option<()> {
+        let keys: Option<Vec<_>> = text.split_whitespace().map(key).collect();
+        self.keys.extend(keys?);
+        Some(())
+    }
+
+    /// The value of `webhook-signature`.
+    pub(super) fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
+        let one = |key: &Hmac<Sha256>| {
+            let mut mac = key.clone();
+            mac.update(id.as_bytes());
+            mac.update(b".");
+            mac.update(timestamp.to_string().as_bytes());
+            mac.update(b".");
+            mac.update(body);
+            format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+        };
+        self.keys.iter().map(one).collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn key(text: &str) -> Option<Hmac<Sha256>> {
+    let bytes = Zeroizing::new(LENIENT.decode(text.strip_prefix("whsec_")?).ok()?);
+    (24..=64).contains(&bytes.len()).then(|| Hmac::new_from_slice(&bytes).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+    fn signer(text: &str) -> Signer {
+        let mut signer = Signer::none();
+        signer.add(text).unwrap();
+        signer
+    }
+
+    #[test]
+    fn the_published_example_has_the_published_signature() {
+        let signature =
+            signer(SECRET).sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
+        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+
+    #[test]
+    fn several_secrets_sign_side_by_side() {
+        let other = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+        let both = signer(&format!("{SECRET}\n{other}")).sign("id", 1, b"{}");
+        let expected = format!("{} {}", signer(SECRET).sign("id", 1, b"{}"), signer(other).sign("id", 1, b"{}"));
+        assert_eq!(both, expected);
+    }
+
+    #[test]
+    fn a_secret_of_another_form_is_refused() {
+        for text in ["MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_", "whsec_c2hvcnQ=", "whsec_!!!", "secret"] {
+            assert!(Signer::none().add(text).is_none(), "{text}");
+        }
+        let mut signer = Signer::none();
+        assert!(signer.add(&format!("{SECRET} whsec_c2hvcnQ=")).is_none());
+        assert!(signer.is_empty());
+    }
+}

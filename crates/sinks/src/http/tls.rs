@@ -1,0 +1,63 @@
+//! Whom to believe, and who we are to a server that asks: rustls with ring, TLS 1.2 and 1.3, no early data.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+
+use super::settings::Settings;
+use crate::config::Problem;
+
+/// The settings of rustls. `needed` says whether any request will use them.
+pub(super) fn client(settings: &Settings, needed: bool) -> Result<ClientConfig, Problem> {
+    let mut roots = RootCertStore::empty();
+    if let Some(path) = &settings.root_ca_file {
+        for certificate in certificates("root_ca_file", path)? {
+            roots.add(certificate).map_err(|error| unusable("root_ca_file", path).because(error))?;
+        }
+    }
+    if settings.system_roots && needed {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    }
+    let nobody = roots.is_empty();
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Problem::new("url", "TLS cannot be used").because(error))?
+        .with_root_certificates(roots);
+    let mut client = match (&settings.client_certificate_file, &settings.client_key_file) {
+        (None, None) => builder.with_no_client_auth(),
+        (Some(certificate), Some(key)) => {
+            let chain = certificates("client_certificate_file", certificate)?;
+            let secret = PrivateKeyDer::from_pem_file(key)
+                .map_err(|error| unusable("client_key_file", key).because(error))?;
+            builder.with_client_auth_cert(chain, secret).map_err(|error| {
+                Problem::new("client_key_file", "must fit client_certificate_file").because(error)
+            })?
+        }
+        (Some(_), None) => {
+            return Err(Problem::new("client_key_file", "must be set with client_certificate_file"));
+        }
+        (None, Some(_)) => {
+            return Err(Problem::new("client_certificate_file", "must be set with client_key_file"));
+        }
+    };
+    if needed && nobody {
+        return Err(Problem::new("root_ca_file", "must name a file: there is no other authority to believe"));
+    }
+    client.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(client)
+}
+
+fn certificates(setting: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Problem> {
+    let all: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(path).map_err(|error| unusable(setting, path).because(error))?.collect();
+    let all = all.map_err(|error| unusable(setting, path).because(error))?;
+    if all.is_empty() { Err(unusable(setting, path)) } else { Ok(all) }
+}
+
+fn unusable(setting: &'static str, path: &Path) -> Problem {
+    Problem::new(setting, format!("{} must be a PEM file that can be read and used", path.display()))
+}

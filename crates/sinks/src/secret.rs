@@ -1,0 +1,130 @@
+//! What must never be printed, and where it comes from: the environment or a file, never the settings themselves and
+//! never the database.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+use crate::config::Problem;
+
+/// The most that a file with a secret may hold: what is longer is some other file.
+const LARGEST: u64 = 64 * 1024;
+
+/// A text that `Debug` does not show and that is wiped when it goes.
+#[derive(Clone)]
+pub(crate) struct Secret(Zeroizing<String>);
+
+impl Secret {
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// Where a secret is found.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub(crate) enum Source {
+    /// In a variable of the environment.
+    Env(String),
+    /// In a file, without the line's end.
+    File(PathBuf),
+}
+
+impl Source {
+    /// Reads it. `setting` is what the settings call it.
+    pub(crate) fn read(&self, setting: &str) -> Result<Secret, Problem> {
+        let text = match self {
+            Self::Env(name) => std::env::var(name).map(Zeroizing::new).map_err(|error| {
+                let text = match error {
+                    std::env::VarError::NotPresent => format!("the environment has no variable {name}: set it"),
+                    std::env::VarError::NotUnicode(_) => format!("the variable {name} must hold UTF-8"),
+                };
+                Problem::new(setting.to_owned(), text)
+            })?,
+            Self::File(path) => {
+                let mut text = Zeroizing::new(String::new());
+                let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text));
+                read.map_err(|error| {
+                    let text = format!("{} must be a file with text that can be read", path.display());
+                    Problem::new(setting.to_owned(), text).because(error)
+                })?;
+                if text.len() as u64 > LARGEST {
+                    let text = format!("{} is too long for a secret", path.display());
+                    return Err(Problem::new(setting.to_owned(), text));
+                }
+                text
+            }
+        };
+        let trimmed = text.trim();
+        if trimmed.is_empty() {
+            return Err(Problem::new(setting.to_owned(), "the secret is empty"));
+        }
+        Ok(Secret(Zeroizing::new(trimmed.to_owned())))
+    }
+}
+
+/// One name or several.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "a name in quotes, or several in brackets")]
+pub(crate) enum OneOrMany {
+    /// One.
+    One(String),
+    /// Several.
+    Many(Vec<String>),
+}
+
+impl OneOrMany {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &String> {
+        match self {
+            Self::One(one) => std::slice::from_ref(one).iter(),
+            Self::Many(many) => many.iter(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_not_printed() {
+        let secret = Secret(Zeroizing::new("whsec_hidden".to_owned()));
+        assert_eq!(format!("{secret:?}"), "Secret(…)");
+        assert_eq!(secret.expose(), "whsec_hidden");
+    }
+
+    #[test]
+    fn a_secret_is_read_from_a_file_without_the_end_of_the_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "abc\n").unwrap();
+        assert_eq!(Source::File(path.clone()).read("bearer_file").unwrap().expose(), "abc");
+        std::fs::write(&path, " \n").unwrap();
+        assert!(Source::File(path.clone()).read("bearer_file").is_err());
+        std::fs::write(&path, "a".repeat(70_000)).unwrap();
+        let error = Source::File(path).read("bearer_file").unwrap_err().of("sepa").to_string();
+        assert!(
+            error.starts_with("rail sepa: bearer_file: ") && error.ends_with("too long for a secret"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_secret_is_read_from_the_environment() {
+        // Set by cargo for every test.
+        assert_eq!(Source::Env("CARGO_PKG_NAME".to_owned()).read("x").unwrap().expose(), "symphony-sinks");
+        let error = Source::Env("SYMPHONY_NO_SUCH_VARIABLE".to_owned()).read("bearer_env").unwrap_err();
+        let said = "rail sepa: bearer_env: the environment has no variable SYMPHONY_NO_SUCH_VARIABLE: set it";
+        assert_eq!(error.of("sepa").to_string(), said);
+    }
+}

@@ -1,0 +1,70 @@
+//! Every setting that is wrong is refused with its name and what to write instead.
+
+use crate::kit::{payment, rail, refusal};
+
+const URL: &str = "kind = 'http'\nurl = 'https://bank.example/'\n";
+/// Needs no authority to believe, and so works on a machine that has none.
+const WITHOUT_TLS: &str = "kind = 'http'\nurl = 'http://bank.example/'\nallow_http = true\n";
+
+#[test]
+fn a_setting_that_is_wrong_is_named_with_what_to_write() {
+    for (toml, setting, advice) in [
+        ("timeout = 30", "timeout", "\"30s\""),
+        ("timeout = '0s'", "timeout", "above zero"),
+        ("timeout = '11m'", "timeout", "at most \"10m\""),
+        ("timeout = '5s'", "connect_timeout", "shorter than timeout"),
+        ("connect_timeout = '0s'", "connect_timeout", "above zero"),
+        ("idle_timeout = '0s'", "idle_timeout", "leave it out"),
+        ("idle_connections = 0", "idle_connections", "from 1"),
+        ("answer_limit_bytes = 0", "answer_limit_bytes", "from 1 to 16777216"),
+        ("retry_after_cap = '721h'", "retry_after_cap", "\"720h\""),
+        ("destination = 'bic'", "destination", "`iban`"),
+        ("outcomes = { '2xx' = 'accepted' }", "outcomes.\"2xx\"", "\"409 DUPLICATE\""),
+        ("outcomes = { '200' = 'paid' }", "outcomes", "`accepted`"),
+        ("inquiry = { '200 X' = 'accepted' }", "inquiry", "`executed`"),
+        ("allow_private = ['10.0.0.1/8']", "allow_private", "10.0.0.0/8"),
+        ("inquiry_url = 'https://bank.example/'", "inquiry_url", "{idempotency_key}"),
+        ("idempotency_header = 'Content-Type'", "idempotency_header", "Idempotency-Key"),
+        ("idempotency_header = 'a b'", "idempotency_header", "name of a header"),
+        ("headers = { 'Host' = 'x' }", "headers.Host", "leave it out"),
+        ("headers = { 'webhook-id' = 'x' }", "headers.webhook-id", "leave it out"),
+        ("headers = { 'x' = 5 }", "headers", "file"),
+        ("headers = { 'x' = \"a\\nb\" }", "headers.x", "printable"),
+        ("bearer_env = 'SYMPHONY_NO_SUCH_VARIABLE'", "bearer_env", "set it"),
+        ("bearer_env = 'A'\nbearer_file = 'B'", "bearer_env", "keep one"),
+        ("secret_file = '/no/such/file'", "secret_file", "can be read"),
+        ("root_ca_file = '/no/such/file'", "root_ca_file", "PEM"),
+        ("system_roots = false", "root_ca_file", "must name a file"),
+        ("client_key_file = 'x'", "client_certificate_file", "must be set with"),
+        ("code_key = ''", "code_key", "JSON pointer"),
+        ("redirects = true", "redirects", "unknown field"),
+    ] {
+        let said = refusal(&format!("{URL}{toml}"));
+        assert!(said.starts_with(&format!("rail sepa: {setting}")) && said.contains(advice), "{toml}: {said}");
+    }
+    assert!(refusal("kind = 'http'").starts_with("rail sepa: url: missing field"));
+}
+
+#[test]
+fn a_rail_without_an_inquiry_url_cannot_be_asked() {
+    assert!(!rail(WITHOUT_TLS).can_be_asked());
+    assert!(rail(&format!("{WITHOUT_TLS}inquiry_url = 'http://bank.example/{{idempotency_key}}'")).can_be_asked());
+}
+
+#[test]
+fn a_payment_is_checked_before_it_leaves() {
+    let rail = rail(&format!("{WITHOUT_TLS}destination = 'iban'"));
+    rail.validate(&payment()).unwrap();
+    for (json, field) in [
+        (r#"{"amount": 10.00, "currency": "EUR"}"#, "amount"),
+        (r#"{"amount": "10.001", "currency": "EUR"}"#, "amount"),
+        (r#"{"amount": "10.00", "currency": "EURO"}"#, "currency"),
+        (
+            r#"{"amount": "10.00", "currency": "EUR", "destination": {"iban": "DE00370400440532013000"}}"#,
+            "destination.iban",
+        ),
+    ] {
+        let wrong = symphony_relay::rail::Payment { payload: serde_json::from_str(json).unwrap(), ..payment() };
+        assert!(rail.validate(&wrong).unwrap_err().message.starts_with(field), "{json}");
+    }
+}

@@ -1,0 +1,191 @@
+//! Whom we believe, whom we do not, and who we are to a bank that asks.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use symphony_relay::rail::Rail;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+
+use crate::kit::{
+    answering, assert_accepted, assert_not_sent, assert_unknown, http, listen, payment, rail, read_request, soon,
+};
+
+/// An authority, and the files that it signed.
+pub(crate) struct Authority {
+    folder: tempfile::TempDir,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("ca.pem"), issuer.pem()).unwrap();
+        Self { folder, issuer }
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A certificate for a name, as `<file>.pem` and `<file>.key`.
+    fn sign(&self, file: &str, name: &str) {
+        let key = KeyPair::generate().unwrap();
+        let certificate =
+            CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &self.issuer).unwrap();
+        std::fs::write(self.file(&format!("{file}.pem")), certificate.pem()).unwrap();
+        std::fs::write(self.file(&format!("{file}.key")), key.serialize_pem()).unwrap();
+    }
+
+    fn server(&self, file: &str, clients: Option<&Path>) -> ServerConfig {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        let builder = match clients {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let mut roots = RootCertStore::empty();
+                roots.add(CertificateDer::from_pem_file(path).unwrap()).unwrap();
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let chain = vec![CertificateDer::from_pem_file(self.file(&format!("{file}.pem"))).unwrap()];
+        builder
+            .with_single_cert(chain, PrivateKeyDer::from_pem_file(self.file(&format!("{file}.key"))).unwrap())
+            .unwrap()
+    }
+}
+
+/// A server with TLS, and the number of requests that it read.
+async fn tls_server(config: ServerConfig) -> (SocketAddr, Arc<AtomicUsize>) {
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&requests);
+    let (address, _) = listen(move |stream| {
+        let (acceptor, counter) = (acceptor.clone(), Arc::clone(&counter));
+        async move {
+            let Ok(mut stream) = acceptor.accept(stream).await else { return };
+            if read_request(&mut stream).await.is_some() {
+                counter.fetch_add(1, Ordering::SeqCst);
+                let _ = stream.write_all(http(201, "", "{}").as_bytes()).await;
+                let _ = stream.shutdown().await;
+            }
+        }
+    })
+    .await;
+    (address, requests)
+}
+
+fn https(address: SocketAddr, more: &str) -> Arc<dyn Rail> {
+    let port = address.port();
+    rail(&format!("kind = 'http'\nurl = 'https://localhost:{port}/'\nallow_private = ['localhost']\n{more}"))
+}
+
+fn setting(name: &str, path: &Path) -> String {
+    format!("{name} = '{}'\n", path.display())
+}
+
+#[tokio::test]
+async fn a_server_is_believed_if_the_authority_in_the_file_vouches_for_it() {
+    let authority = Authority::new();
+    authority.sign("server", "localhost");
+    let (address, requests) = tls_server(authority.server("server", None)).await;
+    let root = setting("root_ca_file", &authority.file("ca.pem"));
+    assert_accepted(&https(address, &root).dispatch(&payment()).await);
+    assert_accepted(&https(address, &format!("{root}system_roots = false")).dispatch(&payment()).await);
+    assert_eq!(requests.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_nobody_vouches_for_is_sent_nothing() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    authority.sign("server", "localhost");
+    authority.sign("elsewhere", "bank.example");
+    let other = setting("root_ca_file", &other.file("ca.pem"));
+    let (address, requests) = tls_server(authority.server("server", None)).await;
+    assert_not_sent(&https(address, &other).dispatch(&payment()).await);
+    let root = setting("root_ca_file", &authority.file("ca.pem"));
+    let (elsewhere, more_requests) = tls_server(authority.server("elsewhere", None)).await;
+    assert_not_sent(&https(elsewhere, &root).dispatch(&payment()).await);
+    assert_eq!((requests.load(Ordering::SeqCst), more_requests.load(Ordering::SeqCst)), (0, 0));
+}
+
+#[tokio::test]
+async fn a_bank_that_asks_who_we_are_is_shown_the_client_certificate() {
+    let authority = Authority::new();
+    authority.sign("server", "localhost");
+    authority.sign("client", "symphony");
+    let (address, requests) = tls_server(authority.server("server", Some(&authority.file("ca.pem")))).await;
+    let root = setting("root_ca_file", &authority.file("ca.pem"));
+    let certificate = setting("client_certificate_file", &authority.file("client.pem"));
+    let key = setting("client_key_file", &authority.file("client.key"));
+    assert_accepted(&https(address, &format!("{root}{certificate}{key}")).dispatch(&payment()).await);
+
+    // In TLS 1.3 a client hears that its certificate is missing only after it has sent: nobody can be sure.
+    assert_unknown(&https(address, &root).dispatch(&payment()).await);
+    assert_eq!(requests.load(Ordering::SeqCst), 1);
+
+    let other_key = setting("client_key_file", &authority.file("server.key"));
+    let toml = format!("kind = 'http'\nurl = 'https://bank.example/'\n{root}{certificate}{other_key}");
+    assert!(
+        crate::kit::refusal(&toml).starts_with("rail sepa: client_key_file: must fit client_certificate_file")
+    );
+}
+
+#[tokio::test]
+async fn tls_to_a_port_that_speaks_something_else_sends_nothing() {
+    let authority = Authority::new();
+    let root = setting("root_ca_file", &authority.file("ca.pem"));
+    // Plain HTTP that answers, and a server that hangs up: what they were sent is the start of a handshake.
+    let (seen, mut first_bytes) = mpsc::unbounded_channel();
+    let (address, _) = listen(move |mut stream| {
+        let seen = seen.clone();
+        async move {
+            seen.send(stream.read_u8().await.unwrap()).unwrap();
+            let _ = stream.write_all(http(400, "", "{}").as_bytes()).await;
+        }
+    })
+    .await;
+    assert_not_sent(&https(address, &root).dispatch(&payment()).await);
+    assert_eq!(soon(first_bytes.recv()).await, Some(0x16));
+    let (address, _) = listen(|stream| async move { drop(stream) }).await;
+    assert_not_sent(&https(address, &root).dispatch(&payment()).await);
+}
+
+#[tokio::test]
+async fn a_handshake_that_never_ends_has_sent_nothing() {
+    let authority = Authority::new();
+    let root = setting("root_ca_file", &authority.file("ca.pem"));
+    let (address, _) = listen(|mut stream| async move {
+        let mut all = Vec::new();
+        let _ = stream.read_to_end(&mut all).await;
+    })
+    .await;
+    let rail = https(address, &format!("{root}connect_timeout = '500ms'"));
+    assert_not_sent(&rail.dispatch(&payment()).await);
+}
+
+#[tokio::test]
+async fn no_tls_to_a_port_that_expects_it_may_have_sent() {
+    let authority = Authority::new();
+    authority.sign("server", "localhost");
+    let (address, _) = tls_server(authority.server("server", None)).await;
+    assert_unknown(&crate::kit::rail_to(address, "").dispatch(&payment()).await);
+    // The same without TLS on either side, to see that the port was reached.
+    let (address, _) = answering(http(201, "", "{}")).await;
+    assert_accepted(&crate::kit::rail_to(address, "").dispatch(&payment()).await);
+}
