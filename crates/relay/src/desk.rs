@@ -75,6 +75,9 @@ impl<L, O> Desk<L, O> {
                 expired.extend(over);
             }
         }
+        if self.gathered.is_empty() {
+            self.since = None;
+        }
         expired
     }
 

@@ -59,7 +59,6 @@ async fn a_lost_connection_is_tried_again_while_the_lease_lasts_and_not_longer()
     let work = start(&sim, quiet());
     pass(120 * S).await;
     let times = sim.times(Call::Complete);
-    dbg!(sim.see(|w| (w.dispatched.clone(), w.wakes.clone())), sim.made(Call::Claim));
     assert!((15..=25).contains(&times.len()), "{times:?}");
     assert!(times.last().is_some_and(|at| *at >= 27 * S && *at < 30 * S), "{times:?}");
     assert_eq!(sim.ledger(id), []);

@@ -4,6 +4,8 @@
 mod breaking;
 mod claiming;
 mod completing;
+#[cfg(feature = "fail-points")]
+mod dying;
 mod leases;
 mod repairing;
 mod sim;
