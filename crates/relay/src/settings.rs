@@ -128,7 +128,8 @@ mod tests {
     #[test]
     fn a_value_out_of_range_is_refused_by_name() {
         let ms = Duration::from_millis;
-        let wrong: [(&str, fn(&mut Settings)); 14] = [
+        type Spoil = fn(&mut Settings);
+        let wrong: [(&str, Spoil); 14] = [
             ("slots", |s| s.slots = 0),
             ("slots", |s| s.slots = 1025),
             ("route_slots.wire", |s| s.route_slots = BTreeMap::from([("wire".to_owned(), 0)])),

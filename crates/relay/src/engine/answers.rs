@@ -292,7 +292,7 @@ fn tell(meter: &dyn Meter, call: &'static str, trouble: &Trouble, backoff: &Back
     match trouble {
         Trouble::Refused(_) => tracing::error!(call, %trouble, "a call failed"),
         Trouble::Away(_) if backoff.just_began() => {
-            tracing::warn!(call, %trouble, "a call failed; it is tried again")
+            tracing::warn!(call, %trouble, "a call failed; it is tried again");
         }
         Trouble::Away(_) => {}
     }
