@@ -5,6 +5,39 @@
 //!
 //! # Layout
 //!
+//! Read [`lane`] first, then [`engine`]; each of the others is one decision, made without calls and clocks of its own.
+//!
+//! - [`lane`]: what the engine asks of a lane, and the ways in which that may fail
+//! - [`lease`]: how long a lease lasts, seen from this side
+//! - [`engine`]: the loop, its tasks, and what it makes of what they bring
+//! - [`wake`]: when to claim; [`bell`]: what wakes a sleeper, and the task that looks after it
+//! - [`rooms`]: how many a claim may bring; `slots`: how many may run
+//! - `desk`: when outcomes are recorded, and how often that is tried
+//! - `renewal`: which leases to renew, which dispatches to cut off
+//! - [`breaker`]: which routes to leave alone
+//! - `backoff`: how long to wait after a failure
+//! - [`stop`]: how an engine is told to stop
+//! - [`settings`]: what can be set, and its limits; [`metrics`]: what is told to whoever counts
+//! - [`fail_point`]: where a process kills itself for a test
 //! - [`rail`]: what a way out for payments can do
 
+mod backoff;
+pub mod bell;
+pub mod breaker;
+mod desk;
+pub mod engine;
+pub mod fail_point;
+pub mod lane;
+pub mod lease;
+pub mod metrics;
 pub mod rail;
+mod renewal;
+pub mod rooms;
+pub mod settings;
+mod slots;
+pub mod stop;
+pub mod wake;
+
+pub use engine::{Engine, Summary};
+pub use lane::Lane;
+pub use settings::Settings;

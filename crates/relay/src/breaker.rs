@@ -1,0 +1,224 @@
+//! Leaves a route alone that fails over and over.
+//!
+//! After some failures in a row a route is *open*: no room for it in any claim, so its rows stay pending and burn no
+//! attempts. After a pause it is *half-open*: one job goes through, and what comes of it decides. The pause doubles
+//! each time the probe fails.
+//!
+//! It knows nothing of claims or clocks: it is told what happened and when.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::lane::Verdict;
+
+/// When a route is left alone, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Failures in a row that open it; 1 to 1000.
+    pub failures: u32,
+    /// The first pause; 10 ms at least.
+    pub first_pause: Duration,
+    /// The longest pause; up to 1 h.
+    pub longest_pause: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { failures: 5, first_pause: Duration::from_secs(1), longest_pause: Duration::from_secs(60) }
+    }
+}
+
+/// The state of a route, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Health {
+    /// It works.
+    Closed,
+    /// One job at a time finds out whether it works again.
+    HalfOpen,
+    /// It is left alone.
+    Open,
+}
+
+/// Whether a claimed job may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// It may.
+    Start,
+    /// It may, and it is the one whose end decides about the route.
+    Probe,
+    /// It may not: give it back.
+    Refuse,
+}
+
+/// The breakers of all routes. A route that never failed has none.
+#[derive(Debug)]
+pub(crate) struct Breakers {
+    policy: Policy,
+    routes: HashMap<Arc<str>, State>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Working, after so many failures in a row.
+    Closed { failures: u32 },
+    /// Left alone until then; the pause was this long.
+    Open { until: Instant, pause: Duration },
+    /// Waiting for the one job that decides, or for its end.
+    HalfOpen { probing: bool, pause: Duration },
+}
+
+impl Breakers {
+    pub(crate) fn new(policy: Policy) -> Self {
+        Self { policy, routes: HashMap::new() }
+    }
+
+    /// The routes that have less room than they would have, and that room.
+    pub(crate) fn limits(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
+        self.routes.iter().filter_map(|(route, state)| match state {
+            State::Closed { .. } => None,
+            State::Open { .. } | State::HalfOpen { probing: true, .. } => Some((route, 0)),
+            State::HalfOpen { probing: false, .. } => Some((route, 1)),
+        })
+    }
+
+    /// Asks for a claimed job; a probe is taken as begun.
+    pub(crate) fn admit(&mut self, route: &str) -> Admission {
+        match self.routes.get_mut(route) {
+            None | Some(State::Closed { .. }) => Admission::Start,
+            Some(State::HalfOpen { probing, .. }) if !*probing => {
+                *probing = true;
+                Admission::Probe
+            }
+            Some(State::Open { .. } | State::HalfOpen { .. }) => Admission::Refuse,
+        }
+    }
+
+    /// Takes note of how a dispatch ended; the new state if it changed.
+    ///
+    /// While a route is open or being probed, what started before says nothing new about it.
+    pub(crate) fn ended(
+        &mut self,
+        route: &Arc<str>,
+        probe: bool,
+        verdict: Verdict,
+        now: Instant,
+    ) -> Option<Health> {
+        let state = self.routes.entry(Arc::clone(route)).or_insert(State::Closed { failures: 0 });
+        let next = match (*state, verdict) {
+            (State::Closed { .. }, Verdict::Good) => State::Closed { failures: 0 },
+            (State::Closed { failures }, Verdict::Bad) if failures + 1 >= self.policy.failures => {
+                State::Open { until: now + self.policy.first_pause, pause: self.policy.first_pause }
+            }
+            (State::Closed { failures }, Verdict::Bad) => State::Closed { failures: failures + 1 },
+            (State::HalfOpen { .. }, Verdict::Good) if probe => State::Closed { failures: 0 },
+            (State::HalfOpen { pause, .. }, Verdict::Bad) if probe => {
+                let pause = pause.saturating_mul(2).min(self.policy.longest_pause);
+                State::Open { until: now + pause, pause }
+            }
+            (State::HalfOpen { pause, .. }, Verdict::Neutral) if probe => {
+                State::HalfOpen { probing: false, pause }
+            }
+            (same, Verdict::Good | Verdict::Bad | Verdict::Neutral) => same,
+        };
+        let changed = health(next) != health(*state);
+        *state = next;
+        if matches!(next, State::Closed { failures: 0 }) {
+            self.routes.remove(route);
+        }
+        changed.then_some(health(next))
+    }
+
+    /// Ends pauses that are over; the routes that are half-open now.
+    pub(crate) fn tick(&mut self, now: Instant) -> Vec<Arc<str>> {
+        let mut opened = Vec::new();
+        for (route, state) in &mut self.routes {
+            if let State::Open { until, pause } = *state
+                && until <= now
+            {
+                *state = State::HalfOpen { probing: false, pause };
+                opened.push(Arc::clone(route));
+            }
+        }
+        opened
+    }
+
+    /// When the next pause is over.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.routes
+            .values()
+            .filter_map(|state| if let State::Open { until, .. } = state { Some(*until) } else { None })
+            .min()
+    }
+}
+
+fn health(state: State) -> Health {
+    match state {
+        State::Closed { .. } => Health::Closed,
+        State::Open { .. } => Health::Open,
+        State::HalfOpen { .. } => Health::HalfOpen,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room(breakers: &Breakers, route: &str) -> Option<usize> {
+        breakers.limits().find(|(name, _)| &***name == route).map(|(_, room)| room)
+    }
+
+    #[test]
+    fn only_failures_in_a_row_open_a_route() {
+        let (mut breakers, wire, now) = (Breakers::new(Policy::default()), Arc::from("wire"), Instant::now());
+        for verdict in [Verdict::Bad; 4] {
+            assert_eq!(breakers.ended(&wire, false, verdict, now), None);
+        }
+        assert_eq!(breakers.ended(&wire, false, Verdict::Good, now), None);
+        for verdict in [Verdict::Bad, Verdict::Bad, Verdict::Neutral, Verdict::Bad, Verdict::Bad] {
+            assert_eq!(breakers.ended(&wire, false, verdict, now), None);
+        }
+        assert_eq!(breakers.admit("wire"), Admission::Start);
+        assert_eq!(breakers.ended(&wire, false, Verdict::Bad, now), Some(Health::Open));
+        assert_eq!(room(&breakers, "wire"), Some(0));
+        assert_eq!(room(&breakers, "ach"), None);
+        assert_eq!(breakers.admit("wire"), Admission::Refuse);
+    }
+
+    #[test]
+    fn a_pause_doubles_with_each_failed_probe_up_to_the_longest_and_starts_anew_after_a_good_one() {
+        let policy = Policy { failures: 1, ..Policy::default() };
+        let (mut breakers, wire, mut now) = (Breakers::new(policy), Arc::from("wire"), Instant::now());
+        breakers.ended(&wire, false, Verdict::Bad, now);
+        for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
+            assert_eq!(breakers.next(), Some(now + Duration::from_secs(seconds)));
+            assert!(breakers.tick(now + Duration::from_secs(seconds) - Duration::from_millis(1)).is_empty());
+            now += Duration::from_secs(seconds);
+            assert_eq!(breakers.tick(now).len(), 1);
+            assert_eq!(room(&breakers, "wire"), Some(1));
+            assert_eq!(breakers.admit("wire"), Admission::Probe);
+            assert_eq!((room(&breakers, "wire"), breakers.admit("wire")), (Some(0), Admission::Refuse));
+            assert_eq!(breakers.ended(&wire, true, Verdict::Bad, now), Some(Health::Open));
+        }
+        now += Duration::from_secs(60);
+        breakers.tick(now);
+        breakers.admit("wire");
+        assert_eq!(breakers.ended(&wire, false, Verdict::Good, now), None, "that one started before");
+        assert_eq!(breakers.ended(&wire, true, Verdict::Good, now), Some(Health::Closed));
+        breakers.ended(&wire, false, Verdict::Bad, now);
+        assert_eq!(breakers.next(), Some(now + Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn a_probe_that_says_nothing_makes_room_for_another() {
+        let policy = Policy { failures: 1, ..Policy::default() };
+        let (mut breakers, wire, now) = (Breakers::new(policy), Arc::from("wire"), Instant::now());
+        breakers.ended(&wire, false, Verdict::Bad, now);
+        breakers.tick(now + Duration::from_secs(1));
+        breakers.admit("wire");
+        assert_eq!(breakers.ended(&wire, true, Verdict::Neutral, now), None);
+        assert_eq!(room(&breakers, "wire"), Some(1));
+    }
+}

@@ -1,0 +1,118 @@
+//! The engine: wake, claim, dispatch, complete, renew, repair, release, stop.
+//!
+//! One task owns all state, so there are no locks. It does nothing itself that takes time: calls to the database and dispatches
+//! are tasks of their own, each call with a limit of time, and what they bring comes back to the loop below. The
+//! loop takes what came, lets [`Shift`] act on it, and sleeps until the next thing is due.
+//!
+//! What each part decides is in its own file, free of tasks and calls: [`wake`](crate::wake) when to claim, `slots` and
+//! [`breaker`](crate::breaker) how much, `desk` when to record, `renewal` which leases to keep and which
+//! dispatches to cut off.
+
+mod answers;
+mod calls;
+mod flights;
+mod release;
+mod shift;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use crate::bell::{Bell, Rope};
+use crate::lane::Lane;
+use crate::metrics::{Meter, Silent};
+use crate::settings::{OutOfRange, Settings};
+use crate::stop::{Signal, Wish};
+
+use shift::Shift;
+
+/// How long the bell may take to be disarmed when the engine ends.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// The loop of one lane in one process.
+pub struct Engine<L: Lane> {
+    lane: Arc<L>,
+    settings: Settings,
+    meter: Arc<dyn Meter>,
+}
+
+/// What an engine did from its start to its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Rows that were claimed.
+    pub claimed: u64,
+    /// Dispatches that began.
+    pub started: u64,
+    /// Outcomes that are in the ledger.
+    pub recorded: u64,
+    /// Dispatches that were cut off.
+    pub abandoned: u64,
+    /// Leases that somebody else had by the time they mattered.
+    pub lease_lost: u64,
+    /// Outcomes that could not be recorded: their leases expire.
+    pub given_up: u64,
+    /// Leases given back unstarted.
+    pub released: u64,
+    /// Leases of others that were repaired.
+    pub repaired: u64,
+    /// Leases that were held when it left; they expire.
+    pub left_behind: u64,
+}
+
+impl<L: Lane> Engine<L> {
+    /// An engine for this lane.
+    ///
+    /// # Errors
+    ///
+    /// A setting that is out of its range.
+    pub fn new(lane: Arc<L>, settings: Settings) -> Result<Self, OutOfRange> {
+        settings.check(lane.term())?;
+        Ok(Self { lane, settings, meter: Arc::new(Silent) })
+    }
+
+    /// Tells this one what happens.
+    #[must_use]
+    pub fn with_meter(mut self, meter: Arc<dyn Meter>) -> Self {
+        self.meter = meter;
+        self
+    }
+
+    /// Works until it is told to stop, and says what it did. Dropped, it leaves at once.
+    pub async fn run<B: Bell>(self, bell: Option<B>, mut stop: Signal) -> Summary {
+        let mut rope = bell.map(|bell| Rope::new(bell, self.settings.call_timeout, Arc::clone(&self.meter)));
+        let mut shift = Shift::new(self.lane, self.settings, self.meter, rope.is_some(), Instant::now());
+        shift.told(stop.wish(), Instant::now());
+        while !shift.is_over(Instant::now()) {
+            let now = Instant::now();
+            shift.act(now);
+            if let Some(rope) = &rope {
+                rope.want(shift.wants_bell());
+            }
+            // What is long past is served by the next turn; what is far away is cut into naps.
+            let until = shift.next().unwrap_or(now + Duration::from_secs(60));
+            tokio::select! {
+                wish = stop.said() => shift.told(wish, Instant::now()),
+                landed = shift.flights.landed() => shift.landed(landed, Instant::now()),
+                report = shift.calls.answered() => shift.answered(report, Instant::now()),
+                heard = hear(&mut rope) => shift.heard(heard),
+                () = sleep_until(until) => {}
+            }
+            shift.take_the_rest(Instant::now());
+        }
+        let at_once = stop.wish() == Wish::Leave;
+        let summary = shift.summary();
+        drop(shift);
+        if let Some(rope) = rope {
+            rope.let_go(if at_once { Duration::ZERO } else { GOODBYE }).await;
+        }
+        summary
+    }
+}
+
+async fn hear(rope: &mut Option<Rope>) -> crate::bell::Heard {
+    match rope {
+        Some(rope) => rope.heard().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,305 @@
+//! What the engine makes of what comes back: dispatches that landed, and answers of the database.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::Id;
+use tokio::time::Instant;
+
+use crate::backoff::Backoff;
+use crate::breaker::Health;
+use crate::desk::Entry;
+use crate::lane::{Done, Ended, Lane, Repaired, Trouble, Verdict};
+use crate::metrics::{Catch, Meter};
+use crate::rooms::Rooms;
+
+use super::calls::{Jobs, LaneEntry, Report};
+use super::flights::{Landed, Landing};
+use super::shift::Shift;
+
+impl<L: Lane> Shift<L> {
+    /// Takes whatever else has come back by now, so that it is acted upon together.
+    pub(super) fn take_the_rest(&mut self, now: Instant) {
+        while let Some(landed) = self.flights.ready() {
+            self.landed(landed, now);
+        }
+        while let Some(report) = self.calls.ready() {
+            self.answered(report, now);
+        }
+    }
+
+    /// A dispatch is over: its slot is free, and its outcome goes to the desk.
+    pub(super) fn landed(&mut self, (id, landing): Landed<L>, now: Instant) {
+        self.renewal.ended(id);
+        let Some(flight) = self.flights.remove(id) else { return };
+        self.meter.in_flight(&flight.route, self.slots.free(&flight.route));
+        if self.slots.is_tight(&flight.route) {
+            self.wake.nudge();
+        }
+        let until = *flight.until.borrow();
+        let (verdict, outcome) = match landing {
+            Landing::Finished(finished) => {
+                self.meter.dispatch_finished(&flight.route, finished.latency, finished.verdict);
+                (finished.verdict, Some(finished.outcome))
+            }
+            Landing::TooLate => {
+                self.releases.give_back(flight.lease.clone(), until);
+                self.judge(&flight.route, flight.probe, Verdict::Neutral, now);
+                return;
+            }
+            Landing::Panicked => {
+                tracing::error!(lease = %flight.lease, route = %flight.route, "the dispatch panicked");
+                (Verdict::Bad, self.abandon(&flight.route, &flight.lease))
+            }
+            Landing::CutOff => (Verdict::Neutral, self.abandon(&flight.route, &flight.lease)),
+        };
+        self.judge(&flight.route, flight.probe, verdict, now);
+        match outcome.filter(|_| !flight.lost) {
+            Some(outcome) => {
+                let done = Arc::new(Done { lease: flight.lease, outcome });
+                self.desk.hand_in(Entry { done, route: flight.route, until }, now);
+            }
+            None => {
+                self.held.remove(&flight.lease);
+            }
+        }
+    }
+
+    fn abandon(&mut self, route: &str, lease: &L::Lease) -> Option<L::Outcome> {
+        self.summary.abandoned += 1;
+        self.meter.dispatch_abandoned(route);
+        self.lane.abandoned(lease)
+    }
+
+    fn judge(&mut self, route: &Arc<str>, probe: bool, verdict: Verdict, now: Instant) {
+        if let Some(health) = self.breakers.ended(route, probe, verdict, now) {
+            self.health(route, health);
+            if health != Health::Open {
+                self.wake.nudge();
+            }
+        }
+    }
+
+    /// A call came back.
+    pub(super) fn answered(&mut self, report: Report<L>, now: Instant) {
+        match report {
+            Report::Claimed { rooms, sent, jobs, late } => {
+                if let Some(late) = late {
+                    self.calls.wait_for(late, sent, sent + self.term.length());
+                }
+                self.claimed(&rooms, sent, jobs, now);
+            }
+            Report::ClaimedLate { sent, jobs } => {
+                for lease in jobs.iter().map(|job| self.lane.lease(job)) {
+                    if self.held.insert(lease.clone()) {
+                        self.summary.claimed += 1;
+                        self.releases.give_back(lease, sent + self.term.length());
+                    }
+                }
+            }
+            Report::Completed { entries, ended } => self.completed(entries, ended, now),
+            Report::Renewed { flights, sent, held } => self.renewed(&flights, sent, held, now),
+            Report::Released { leases, count } => self.released(leases, count, now),
+            Report::Repaired(repaired) => self.repaired(repaired, now),
+            Report::NextDue(wait) => match wait {
+                Ok(wait) => self.wake.due_in(wait, now),
+                Err(trouble) => {
+                    self.meter.trouble("next_due");
+                    tracing::debug!(%trouble, "the time of the next scheduled row is not known");
+                    self.wake.due_failed(now);
+                }
+            },
+        }
+    }
+
+    fn claimed(&mut self, rooms: &Rooms, sent: Instant, jobs: Jobs<L>, now: Instant) {
+        self.claiming = false;
+        let jobs = match jobs {
+            Ok(jobs) => jobs,
+            Err(trouble) => {
+                self.wake.claim_failed(&trouble, now);
+                tell(&*self.meter, "claim", &trouble, &self.wake.backoff);
+                return;
+            }
+        };
+        recovered("claim", &mut self.wake.backoff);
+        let rows = jobs.len();
+        let started = self.start(jobs, rooms, sent, now);
+        let size = match rows {
+            0 => Catch::Empty,
+            rows if rows >= rooms.total() => Catch::Full,
+            _ => Catch::Partial,
+        };
+        self.meter.claim(size, rows);
+        self.wake.claimed(rooms.total(), started, now);
+    }
+
+    fn completed(&mut self, entries: Vec<LaneEntry<L>>, ended: Result<Vec<Ended>, Trouble>, now: Instant) {
+        let count = entries.len();
+        let answer = ended.and_then(|ended| {
+            if ended.len() == count {
+                Ok(ended)
+            } else {
+                Err(Trouble::Refused(format!("{} answers for {count} rows", ended.len())))
+            }
+        });
+        match answer {
+            Ok(ended) => {
+                self.desk.answered();
+                recovered("complete", &mut self.desk.backoff);
+                for (entry, ended) in entries.into_iter().zip(ended) {
+                    self.ended(&entry, ended);
+                }
+            }
+            Err(trouble @ Trouble::Away(_)) => {
+                self.desk.again(entries, now);
+                tell(&*self.meter, "complete", &trouble, &self.desk.backoff);
+            }
+            Err(Trouble::Refused(message)) if count > 1 => {
+                self.meter.trouble("complete");
+                tracing::error!(
+                    rows = count,
+                    message,
+                    "a completion was refused as a whole: its rows go one by one"
+                );
+                self.desk.one_by_one(entries);
+            }
+            Err(Trouble::Refused(message)) => {
+                self.desk.answered();
+                self.meter.trouble("complete");
+                for entry in entries {
+                    self.give_up(&entry.done.lease, &message);
+                }
+            }
+        }
+    }
+
+    fn ended(&mut self, entry: &LaneEntry<L>, ended: Ended) {
+        let lease = &entry.done.lease;
+        match ended {
+            Ended::Recorded { state, again } => {
+                self.meter.attempt(&entry.route, state);
+                self.summary.recorded += 1;
+                if again {
+                    self.wake.scheduled();
+                }
+            }
+            Ended::LeaseLost => self.lease_lost(lease),
+            Ended::AlreadyTerminal => {
+                tracing::info!(%lease, "the row had ended already");
+                self.meter.already_terminal();
+            }
+            Ended::Backstop => {
+                tracing::error!(%lease, event = "terminal_backstop", "a second end of a row was held back by the index");
+                self.meter.backstop();
+            }
+            Ended::Refused(message) => return self.give_up(lease, &message),
+        }
+        self.held.remove(lease);
+    }
+
+    fn lease_lost(&mut self, lease: &L::Lease) {
+        tracing::info!(%lease, "the lease was lost");
+        self.meter.lease_lost();
+        self.summary.lease_lost += 1;
+    }
+
+    fn renewed(&mut self, ids: &[Id], sent: Instant, held: Result<Vec<bool>, Trouble>, now: Instant) {
+        let answer = held.and_then(|held| {
+            if held.len() == ids.len() {
+                Ok(held)
+            } else {
+                Err(Trouble::Refused(format!("{} answers for {} leases", held.len(), ids.len())))
+            }
+        });
+        let held = match answer {
+            Ok(held) => held,
+            Err(trouble) => {
+                self.renewal.failed(now);
+                return tell(&*self.meter, "renew", &trouble, &self.renewal.backoff);
+            }
+        };
+        recovered("renew", &mut self.renewal.backoff);
+        let kept: Vec<Id> = ids.iter().zip(&held).filter(|(_, held)| **held).map(|(id, _)| *id).collect();
+        self.meter.renewed(kept.len(), ids.len() - kept.len());
+        self.renewal.renewed(&kept, sent);
+        let until = sent + self.term.length();
+        for (id, held) in ids.iter().zip(held) {
+            // What landed meanwhile is recorded or given up by the desk.
+            let Some(flight) = self.flights.get_mut(*id) else { continue };
+            if held {
+                flight.until.send_modify(|end| *end = until.max(*end));
+            } else {
+                flight.lost = true;
+                flight.cut_off();
+                let lease = flight.lease.clone();
+                self.renewal.ended(*id);
+                self.lease_lost(&lease);
+            }
+        }
+    }
+
+    fn released(&mut self, leases: Vec<(L::Lease, Instant)>, count: Result<usize, Trouble>, now: Instant) {
+        match count {
+            Ok(count) => {
+                self.meter.released(count);
+                self.summary.released += u64::try_from(count).unwrap_or(u64::MAX);
+                recovered("release", &mut self.releases.backoff);
+            }
+            Err(trouble @ Trouble::Away(_)) => {
+                self.releases.again(leases, now);
+                return tell(&*self.meter, "release", &trouble, &self.releases.backoff);
+            }
+            Err(Trouble::Refused(message)) => {
+                self.meter.trouble("release");
+                tracing::error!(leases = leases.len(), message, "leases could not be given back: they expire");
+            }
+        }
+        self.releases.answered();
+        for (lease, _) in leases {
+            self.held.remove(&lease);
+        }
+    }
+
+    fn repaired(&mut self, repaired: Result<Repaired, Trouble>, now: Instant) {
+        match repaired {
+            Ok(Repaired { requeued, ended, more }) => {
+                recovered("repair", &mut self.repair_backoff);
+                self.meter.repaired(requeued, ended);
+                self.summary.repaired += u64::try_from(requeued + ended).unwrap_or(u64::MAX);
+                if requeued > 0 {
+                    self.wake.scheduled();
+                }
+                if requeued + ended > 0 {
+                    tracing::warn!(requeued, ended, "leases had expired");
+                }
+                // A pass that did nothing is not repeated at once, whatever it says.
+                let again = more && requeued + ended > 0;
+                self.repair_in(if again { Duration::ZERO } else { self.settings.repair_every }, now);
+            }
+            Err(trouble) => {
+                let wait = self.repair_backoff.after(&trouble);
+                tell(&*self.meter, "repair", &trouble, &self.repair_backoff);
+                self.repair_in(wait, now);
+            }
+        }
+    }
+}
+
+/// Says that a call failed: each refusal, since somebody has to do something; of a database that is away the first only.
+fn tell(meter: &dyn Meter, call: &'static str, trouble: &Trouble, backoff: &Backoff) {
+    meter.trouble(call);
+    match trouble {
+        Trouble::Refused(_) => tracing::error!(call, %trouble, "a call failed"),
+        Trouble::Away(_) if backoff.just_began() => {
+            tracing::warn!(call, %trouble, "a call failed; it is tried again");
+        }
+        Trouble::Away(_) => {}
+    }
+}
+
+fn recovered(call: &'static str, backoff: &mut Backoff) {
+    if backoff.worked() {
+        tracing::info!(call, "works again");
+    }
+}

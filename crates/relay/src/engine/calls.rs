@@ -1,0 +1,177 @@
+//! Calls to the database: each a task of its own with a limit of time, so that one that hangs holds up nothing else.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{Id, JoinSet};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::desk::Entry;
+use crate::fail_point::{self, Step};
+use crate::lane::{Ended, Lane, Repaired, Trouble};
+use crate::rooms::Rooms;
+
+type Answer<T> = Result<T, Trouble>;
+pub(super) type Jobs<L> = Answer<Vec<<L as Lane>::Job>>;
+pub(super) type LaneEntry<L> = Entry<<L as Lane>::Lease, <L as Lane>::Outcome>;
+
+/// What a call brought, with what is needed to make sense of it.
+pub(super) enum Report<L: Lane> {
+    /// A claim, sent then. Where it took too long, it is still under way in `late`.
+    Claimed { rooms: Rooms, sent: Instant, jobs: Jobs<L>, late: Option<JoinSet<Jobs<L>>> },
+    /// A claim that everybody had given up, and its rows after all.
+    ClaimedLate { sent: Instant, jobs: Vec<L::Job> },
+    /// A completion.
+    Completed { entries: Vec<LaneEntry<L>>, ended: Answer<Vec<Ended>> },
+    /// A renewal, sent then, of these dispatches.
+    Renewed { flights: Vec<Id>, sent: Instant, held: Answer<Vec<bool>> },
+    /// Leases given back.
+    Released { leases: Vec<(L::Lease, Instant)>, count: Answer<usize> },
+    /// A pass of repair.
+    Repaired(Answer<Repaired>),
+    /// The time of the next scheduled row.
+    NextDue(Answer<Option<Duration>>),
+}
+
+/// The calls that are under way.
+pub(super) struct Calls<L: Lane> {
+    lane: Arc<L>,
+    limit: Duration,
+    tasks: JoinSet<Report<L>>,
+}
+
+impl<L: Lane> Calls<L> {
+    pub(super) fn new(lane: Arc<L>, limit: Duration) -> Self {
+        Self { lane, limit, tasks: JoinSet::new() }
+    }
+
+    /// Waits for an answer; cancel-safe. Never returns while there is nothing to wait for.
+    pub(super) async fn answered(&mut self) -> Report<L> {
+        loop {
+            match self.tasks.join_next().await {
+                Some(Ok(report)) => return report,
+                // What the lane does runs in a task within, so these neither panic nor are cancelled.
+                Some(Err(_)) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// An answer that is there already.
+    pub(super) fn ready(&mut self) -> Option<Report<L>> {
+        self.tasks.try_join_next()?.ok()
+    }
+
+    pub(super) fn claim(&mut self, rooms: Rooms) {
+        let (lane, limit, sent, asked) = (Arc::clone(&self.lane), self.limit, Instant::now(), rooms.clone());
+        self.tasks.spawn(async move {
+            let mut task = JoinSet::new();
+            task.spawn(async move {
+                fail_point::reach(Step::BeforeClaim);
+                let jobs = lane.claim(&asked).await;
+                fail_point::reach(Step::AfterClaim);
+                jobs
+            });
+            match timeout(limit, task.join_next()).await {
+                Ok(joined) => Report::Claimed { rooms, sent, jobs: flat(joined), late: None },
+                Err(_) => Report::Claimed { rooms, sent, jobs: Err(no_answer(limit)), late: Some(task) },
+            }
+        });
+    }
+
+    /// Waits on for a claim that took too long, until its leases are over: rows that nobody knows of would stay locked up
+    /// till then, and burn an attempt.
+    pub(super) fn wait_for(&mut self, mut late: JoinSet<Jobs<L>>, sent: Instant, until: Instant) {
+        self.tasks.spawn(async move {
+            let jobs = timeout_at(until, late.join_next()).await.map_or_else(|_| Ok(Vec::new()), flat);
+            Report::ClaimedLate { sent, jobs: jobs.unwrap_or_default() }
+        });
+    }
+
+    pub(super) fn complete(&mut self, entries: Vec<LaneEntry<L>>) {
+        let (lane, limit) = (Arc::clone(&self.lane), self.limit);
+        let done: Vec<_> = entries.iter().map(|entry| Arc::clone(&entry.done)).collect();
+        self.tasks.spawn(async move {
+            let ended = bounded(limit, async move {
+                fail_point::reach(Step::BeforeComplete);
+                let ended = lane.complete(&done).await;
+                fail_point::reach(Step::AfterComplete);
+                ended
+            })
+            .await;
+            Report::Completed { entries, ended }
+        });
+    }
+
+    /// Renewals have less time than other calls: a few tries must fit into a lease.
+    pub(super) fn renew(&mut self, flights: Vec<Id>, leases: Vec<L::Lease>) {
+        let limit = self.limit.min(self.lane.term().length() / 6);
+        let (lane, sent) = (Arc::clone(&self.lane), Instant::now());
+        self.tasks.spawn(async move {
+            let held = bounded(limit, async move {
+                fail_point::reach(Step::BeforeRenew);
+                let held = lane.renew(&leases).await;
+                fail_point::reach(Step::AfterRenew);
+                held
+            })
+            .await;
+            Report::Renewed { flights, sent, held }
+        });
+    }
+
+    pub(super) fn release(&mut self, leases: Vec<(L::Lease, Instant)>) {
+        let (lane, limit) = (Arc::clone(&self.lane), self.limit);
+        let given: Vec<_> = leases.iter().map(|(lease, _)| lease.clone()).collect();
+        self.tasks.spawn(async move {
+            let count = bounded(limit, async move {
+                fail_point::reach(Step::BeforeRelease);
+                let count = lane.release(&given).await;
+                fail_point::reach(Step::AfterRelease);
+                count
+            })
+            .await;
+            Report::Released { leases, count }
+        });
+    }
+
+    pub(super) fn repair(&mut self) {
+        let (lane, limit) = (Arc::clone(&self.lane), self.limit);
+        self.tasks.spawn(async move {
+            let repaired = bounded(limit, async move {
+                fail_point::reach(Step::BeforeRepair);
+                let repaired = lane.repair().await;
+                fail_point::reach(Step::AfterRepair);
+                repaired
+            });
+            Report::Repaired(repaired.await)
+        });
+    }
+
+    pub(super) fn next_due(&mut self) {
+        let (lane, limit) = (Arc::clone(&self.lane), self.limit);
+        self.tasks
+            .spawn(async move { Report::NextDue(bounded(limit, async move { lane.next_due().await }).await) });
+    }
+}
+
+/// Runs a call of the lane within a limit of time. A panic in it is an answer too.
+async fn bounded<T: Send + 'static>(
+    limit: Duration,
+    call: impl Future<Output = Answer<T>> + Send + 'static,
+) -> Answer<T> {
+    let mut task = JoinSet::new();
+    task.spawn(call);
+    timeout(limit, task.join_next()).await.map_or_else(|_| Err(no_answer(limit)), flat)
+}
+
+fn flat<T>(joined: Option<Result<Answer<T>, tokio::task::JoinError>>) -> Answer<T> {
+    match joined {
+        Some(Ok(answer)) => answer,
+        Some(Err(_)) | None => Err(Trouble::Refused("the call panicked".to_owned())),
+    }
+}
+
+fn no_answer(limit: Duration) -> Trouble {
+    Trouble::Away(format!("no answer within {limit:?}"))
+}

@@ -1,0 +1,118 @@
+//! Dispatches under way: each a task of its own, found by its task's id.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio::time::Instant;
+
+use crate::fail_point::{self, Step};
+use crate::lane::{Finished, Lane};
+use crate::lease::LeaseWatch;
+
+/// How a dispatch came back.
+pub(super) enum Landing<O> {
+    /// It ended by itself.
+    Finished(Finished<O>),
+    /// Its lease was too near its end when its turn came, so it never began.
+    TooLate,
+    /// It panicked.
+    Panicked,
+    /// It was cut off.
+    CutOff,
+}
+
+/// A dispatch that runs.
+pub(super) struct Flight<L: Lane> {
+    pub(super) lease: L::Lease,
+    pub(super) route: Arc<str>,
+    /// Whether its end decides about its route.
+    pub(super) probe: bool,
+    /// When its lease is over, at the latest.
+    pub(super) until: watch::Sender<Instant>,
+    /// Whether the lease is known to be lost: there is nothing to record then.
+    pub(super) lost: bool,
+    task: AbortHandle,
+}
+
+impl<L: Lane> Flight<L> {
+    /// Stops the dispatch at its next await. It lands as cut off, unless it was done already.
+    pub(super) fn cut_off(&self) {
+        self.task.abort();
+    }
+}
+
+/// All that run.
+pub(super) struct Flights<L: Lane> {
+    lane: Arc<L>,
+    margin: Duration,
+    tasks: JoinSet<Landing<L::Outcome>>,
+    flights: HashMap<Id, Flight<L>>,
+}
+
+pub(super) type Landed<L> = (Id, Landing<<L as Lane>::Outcome>);
+
+impl<L: Lane> Flights<L> {
+    pub(super) fn new(lane: Arc<L>, margin: Duration) -> Self {
+        Self { lane, margin, tasks: JoinSet::new(), flights: HashMap::new() }
+    }
+
+    /// Starts a dispatch under a lease that lasts until then.
+    pub(super) fn start(&mut self, job: L::Job, route: Arc<str>, probe: bool, until: Instant) -> Id {
+        let lease = self.lane.lease(&job);
+        let (sender, watch) = LeaseWatch::new(until, self.margin);
+        let lane = Arc::clone(&self.lane);
+        let task = self.tasks.spawn(async move {
+            // The process may have been held up between the claim and this moment.
+            if watch.remaining().is_zero() {
+                return Landing::TooLate;
+            }
+            fail_point::reach(Step::BeforeDispatch);
+            let finished = lane.dispatch(job, watch).await;
+            fail_point::reach(Step::AfterDispatch);
+            Landing::Finished(finished)
+        });
+        let id = task.id();
+        self.flights.insert(id, Flight { lease, route, probe, until: sender, lost: false, task });
+        id
+    }
+
+    /// Waits for one to land; cancel-safe. Never returns while none is in the air.
+    pub(super) async fn landed(&mut self) -> Landed<L> {
+        match self.tasks.join_next_with_id().await {
+            Some(joined) => land(joined),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// One that has landed already.
+    pub(super) fn ready(&mut self) -> Option<Landed<L>> {
+        self.tasks.try_join_next_with_id().map(land)
+    }
+
+    pub(super) fn get_mut(&mut self, id: Id) -> Option<&mut Flight<L>> {
+        self.flights.get_mut(&id)
+    }
+
+    pub(super) fn remove(&mut self, id: Id) -> Option<Flight<L>> {
+        self.flights.remove(&id)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Flight<L>> {
+        self.flights.values()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.flights.is_empty()
+    }
+}
+
+fn land<O>(joined: Result<(Id, Landing<O>), JoinError>) -> (Id, Landing<O>) {
+    match joined {
+        Ok(landed) => landed,
+        Err(error) if error.is_panic() => (error.id(), Landing::Panicked),
+        Err(error) => (error.id(), Landing::CutOff),
+    }
+}

@@ -1,0 +1,62 @@
+//! What an engine tells about itself, event by event. Who counts, and in which format, is not its business.
+
+use std::time::Duration;
+
+use crate::breaker::Health;
+use crate::lane::Verdict;
+use crate::wake::Cause;
+
+/// Somebody who counts. Every method does nothing unless it is written; none may block.
+pub trait Meter: Send + Sync + 'static {
+    /// A claim is sent, and why.
+    fn wakeup(&self, _cause: Cause) {}
+    /// A claim came back with so many rows.
+    fn claim(&self, _size: Catch, _rows: usize) {}
+    /// A dispatch began.
+    fn dispatch_started(&self, _route: &str) {}
+    /// A dispatch came to its end by itself.
+    fn dispatch_finished(&self, _route: &str, _latency: Duration, _verdict: Verdict) {}
+    /// A dispatch was cut off.
+    fn dispatch_abandoned(&self, _route: &str) {}
+    /// How many dispatches of a route are running now.
+    fn in_flight(&self, _route: &str, _count: usize) {}
+    /// An attempt was recorded with this state.
+    fn attempt(&self, _route: &str, _state: &'static str) {}
+    /// A lease was lost, found out by a completion or a renewal.
+    fn lease_lost(&self) {}
+    /// A completion met a row that had ended already.
+    fn already_terminal(&self) {}
+    /// The terminal backstop held back a second end.
+    fn backstop(&self) {}
+    /// An outcome could not be recorded; its lease expires.
+    fn given_up(&self) {}
+    /// A renewal came back: so many leases hold, so many are lost.
+    fn renewed(&self, _held: usize, _lost: usize) {}
+    /// So many leases were given back.
+    fn released(&self, _count: usize) {}
+    /// A pass of repair came back.
+    fn repaired(&self, _requeued: usize, _ended: usize) {}
+    /// A breaker changed.
+    fn breaker(&self, _route: &str, _health: Health) {}
+    /// The listener is there, or gone.
+    fn listener_connected(&self, _connected: bool) {}
+    /// A call to the database failed.
+    fn trouble(&self, _call: &'static str) {}
+}
+
+/// How much a claim brought, measured by what it asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Catch {
+    /// As much as it asked for: there may be more.
+    Full,
+    /// Something, but not all.
+    Partial,
+    /// Nothing.
+    Empty,
+}
+
+/// Counts nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Meter for Silent {}
