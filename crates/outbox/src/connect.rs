@@ -200,6 +200,11 @@ impl Target {
         Ok(client)
     }
 
+    /// Asks the server to end what this session is doing. Whether it did is not known.
+    pub async fn cancel(&self, client: &Client) {
+        let _ = tokio::time::timeout(TIMEOUT, client.cancel_token().cancel_query(self.tls.clone())).await;
+    }
+
     async fn session(&self) -> Result<Session, Error> {
         match self.mode {
             Mode::Disable => self.open(SslMode::Disable).await,

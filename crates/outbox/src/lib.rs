@@ -114,6 +114,7 @@
 //! - [`payment`]: the payment lane, by who asks: its producer, worker, operator, and whoever reads
 //! - `bell`: what wakes a relayer when work is committed
 //! - [`error`]: what can go wrong, and what to do then
+//! - `rights`: what a login may do
 //! - `ids`: names that must not be mistaken for one another
 //! - `words`: enums whose variants are words of the database
 //!
@@ -132,6 +133,8 @@ mod words;
 pub mod connect;
 pub mod error;
 pub mod payment;
+#[cfg(feature = "admin")]
+pub mod rights;
 #[cfg(feature = "admin")]
 pub mod schema;
 

@@ -19,7 +19,8 @@
 //! - [`stop`]: how an engine is told to stop
 //! - [`settings`]: what can be set, and its limits; [`metrics`]: what is told to whoever counts
 //! - [`fail_point`]: where a process kills itself for a test
-//! - [`rail`]: what a way out for payments can do
+//! - [`payment`]: the payment lane; [`rail`]: what its ways out can do
+//! - [`line`]: a session with the database; [`ringer`]: a bell that PostgreSQL rings
 
 mod backoff;
 pub mod bell;
@@ -29,9 +30,12 @@ pub mod engine;
 pub mod fail_point;
 pub mod lane;
 pub mod lease;
+pub mod line;
 pub mod metrics;
+pub mod payment;
 pub mod rail;
 mod renewal;
+pub mod ringer;
 pub mod rooms;
 pub mod settings;
 mod slots;

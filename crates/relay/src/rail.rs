@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use symphony_outbox::OutboxId;
 use symphony_outbox::payment::{Payload, RailAnswer, Reason};
@@ -53,7 +54,7 @@ pub enum Answer {
         /// What the rail said.
         rail: RailAnswer,
         /// When to try again, if the rail said so.
-        after: Option<std::time::Duration>,
+        after: Option<Duration>,
     },
     /// It may have been paid. It must not be sent again on a guess.
     Unknown {
@@ -106,6 +107,9 @@ pub trait Rail: Send + Sync + 'static {
 
     /// Sends a payment once. Never sends it a second time by itself.
     fn dispatch<'a>(&'a self, payment: &'a Payment) -> BoxFuture<'a, Answer>;
+
+    /// How long one sending may take at the most.
+    fn timeout(&self) -> Duration;
 
     /// Whether this rail can be asked what became of a key.
     fn can_be_asked(&self) -> bool;

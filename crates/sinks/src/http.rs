@@ -30,6 +30,8 @@ use std::fmt;
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request};
+use std::time::Duration;
+
 use serde::Serialize;
 use symphony_outbox::payment::{Payload, RailAnswer, Reason};
 use symphony_relay::rail::{Answer, BoxFuture, Inquiry, Invalid, Payment, Rail};
@@ -184,6 +186,10 @@ impl Rail for HttpRail {
 
     fn dispatch<'a>(&'a self, payment: &'a Payment) -> BoxFuture<'a, Answer> {
         Box::pin(self.send(payment))
+    }
+
+    fn timeout(&self) -> Duration {
+        self.line.timeout()
     }
 
     fn can_be_asked(&self) -> bool {

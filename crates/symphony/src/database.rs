@@ -24,6 +24,11 @@ impl Database {
         })
     }
 
+    /// What was given, or else this.
+    pub(crate) fn url_or<'a>(&'a self, other: &'a str) -> Result<&'a str, Failure> {
+        if other.trim().is_empty() { self.url() } else { Ok(self.url().unwrap_or(other)) }
+    }
+
     /// A session in it.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
         Ok(Target::parse(self.url()?)?.connect().await?)

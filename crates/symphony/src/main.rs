@@ -7,19 +7,23 @@
 //! - [`arguments`]: the arguments as they may be shown
 //! - [`bank`]: the simulated bank, which shares nothing with the rest
 //! - [`command`]: the commands, one per file
+//! - [`config`]: the settings of the relayer
 //! - [`database`]: the connection that the arguments name
 //! - [`failure`]: what ends a command, and the exit code that it means
 //! - [`interruption`]: Ctrl-C and its kin
 //! - [`output`]: how results are printed
+//! - [`relayer`]: what `symphony run` puts together
 //! - [`table`]: columns under each other
 
 mod arguments;
 mod bank;
 mod command;
+mod config;
 mod database;
 mod failure;
 mod interruption;
 mod output;
+mod relayer;
 mod table;
 
 use std::{

@@ -65,6 +65,11 @@ impl Line {
         })
     }
 
+    /// How long one request and its answer may take.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     pub(super) async fn exchange(&self, mut request: Request) -> Result<Reply, Fault> {
         if !self.keeps_connections {
             // Else the server waits for a second request, and the closed connection lingers on our side.

@@ -8,6 +8,8 @@ mod inspect;
 mod install;
 mod prove;
 mod rail;
+mod repair;
+mod run;
 mod status;
 mod verify;
 mod warrant;
@@ -38,6 +40,8 @@ enum Command {
     Inspect(inspect::Arguments),
     Status(status::Arguments),
     Rail(rail::Arguments),
+    Run(run::Arguments),
+    Repair(repair::Arguments),
     Dlq(dlq::Arguments),
     Demo(demo::Arguments),
     Bank(bank::Arguments),
@@ -54,6 +58,8 @@ impl Cli {
             Command::Inspect(arguments) => arguments.run(&database).await,
             Command::Status(arguments) => arguments.run(&database).await,
             Command::Rail(arguments) => arguments.run(&database).await,
+            Command::Run(arguments) => arguments.run(&database).await,
+            Command::Repair(arguments) => arguments.run(&database).await,
             Command::Dlq(arguments) => arguments.run(&database).await,
             Command::Demo(arguments) => arguments.run().await,
             Command::Bank(arguments) => arguments.run().await,

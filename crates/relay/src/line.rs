@@ -1,0 +1,131 @@
+//! A session with the database that a lane's calls go through, one at a time.
+//!
+//! It connects when it is first needed and again after any trouble. A call that is given up half-way must not go on at
+//! the server: a claim that nobody waits for would lease rows that nobody carries. So a call that is dropped
+//! is cancelled there, and its session with it. Which calls share a line, and what they ask, is the lane's business.
+
+use std::sync::Arc;
+
+use symphony_outbox::connect::{self, Target};
+use symphony_outbox::error::{CompleteError, Fault, LeaseError, Report};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio_postgres::Client;
+
+use crate::lane::Trouble;
+
+/// A session, made when it is needed.
+#[derive(Debug)]
+pub struct Line {
+    target: Arc<Target>,
+    session: Mutex<Option<Client>>,
+}
+
+impl Line {
+    /// A line to this database. Nothing is connected yet.
+    #[must_use]
+    pub fn new(target: Arc<Target>) -> Self {
+        Self { target, session: Mutex::new(None) }
+    }
+
+    /// Makes one call. Whoever comes meanwhile waits.
+    ///
+    /// # Errors
+    ///
+    /// What the call met, and whether it is worth another try.
+    pub async fn call<T, E: Into<Trouble>>(
+        &self,
+        ask: impl AsyncFnOnce(&Client) -> Result<T, E>,
+    ) -> Result<T, Trouble> {
+        let mut call = Call { target: &self.target, session: self.session.lock().await, done: false };
+        if call.session.as_ref().is_none_or(Client::is_closed) {
+            *call.session = None;
+            let client = self.target.connect().await.map_err(|error| not_connected(&error))?;
+            *call.session = Some(client);
+        }
+        let Some(client) = call.session.as_ref() else {
+            return Err(Trouble::Away("there is no session".to_owned()));
+        };
+        let answer = ask(client).await.map_err(Into::into);
+        call.done = true;
+        if answer.is_err() {
+            // A session that met trouble may be on a server that is no longer the one to ask.
+            *call.session = None;
+        }
+        answer
+    }
+}
+
+/// A call under way. Dropped before it is done, it is cancelled at the server.
+struct Call<'a> {
+    target: &'a Arc<Target>,
+    session: MutexGuard<'a, Option<Client>>,
+    done: bool,
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        let Some(client) = self.session.take() else { return };
+        let target = Arc::clone(self.target);
+        // Outside of a runtime there is nobody left to wait for it either.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { target.cancel(&client).await });
+        }
+    }
+}
+
+/// What the program says when it could not connect: safe to log, as no address holds a password there.
+fn not_connected(error: &connect::Error) -> Trouble {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+    Trouble::Away(format!("{error}{cause}"))
+}
+
+/// What the database said, by its words and its SQLSTATE: never what it was asked.
+fn in_words(report: &Report) -> String {
+    match report.sqlstate() {
+        Some(state) => format!("{} [{state}]", report.message()),
+        None => report.message().to_owned(),
+    }
+}
+
+impl From<Fault> for Trouble {
+    fn from(fault: Fault) -> Self {
+        let words = in_words(fault.report());
+        let passes = match &fault {
+            Fault::RetryTransaction(_) | Fault::LockHeld(_) | Fault::ConnectionLost { .. } => true,
+            // A standby, a cancelled statement, too many connections, a full disk: another moment, or another server.
+            Fault::Other(report) => report
+                .sqlstate()
+                .is_some_and(|state| state == "25006" || state == "57014" || state.starts_with("53")),
+            Fault::NotReadCommitted(_)
+            | Fault::MissingRole { .. }
+            | Fault::NotInstalled(_)
+            | Fault::AppendOnly(_)
+            | Fault::TerminalBackstop(_) => false,
+        };
+        if passes { Self::Away(words) } else { Self::Refused(words) }
+    }
+}
+
+impl From<LeaseError> for Trouble {
+    fn from(error: LeaseError) -> Self {
+        match error {
+            LeaseError::InvalidArgument(report) => Self::Refused(in_words(&report)),
+            LeaseError::Fault(fault) => fault.into(),
+        }
+    }
+}
+
+impl From<CompleteError> for Trouble {
+    fn from(error: CompleteError) -> Self {
+        match error {
+            CompleteError::AlreadyTerminal(report)
+            | CompleteError::LeaseLost(report)
+            | CompleteError::InvalidState(report)
+            | CompleteError::InvalidArgument(report) => Self::Refused(in_words(&report)),
+            CompleteError::Fault(fault) => fault.into(),
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The payment lane: claims from PostgreSQL, rails to carry what was claimed, outcomes back.
+//!
+//! Translates between the engine, the SQL functions and the rails. What an answer of a rail means for the ledger is in
+//! [`sending`]; what happens after nobody knew is in [`unknown`]. No rule of the database is here.
+
+mod sending;
+mod unknown;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use symphony_outbox::connect::Target;
+use symphony_outbox::error::{CompleteError, Fault};
+use symphony_outbox::payment::worker::{self, Claimed, Rooms as RailRooms};
+use symphony_outbox::payment::{self, AttemptState, Completed, Completion, Outcome};
+use symphony_outbox::{BatchSize, WorkerId};
+
+use crate::fail_point::{self, Step};
+use crate::lane::{Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
+use crate::lease::{LeaseWatch, Term};
+use crate::line::Line;
+use crate::rail::{Payment, Rail};
+use crate::rooms::Rooms;
+
+use unknown::Next;
+
+/// The payment lane of one process.
+pub struct PaymentLane {
+    worker: WorkerId,
+    lease: Duration,
+    rails: BTreeMap<String, Arc<dyn Rail>>,
+    // One line for each kind of call, so that none waits behind another.
+    claims: Line,
+    completions: Line,
+    renewals: Line,
+    repairs: Line,
+    questions: Line,
+}
+
+impl PaymentLane {
+    /// A lane for these rails. Nothing is connected yet.
+    #[must_use]
+    pub fn new(
+        target: Arc<Target>,
+        worker: WorkerId,
+        lease: Duration,
+        rails: BTreeMap<String, Arc<dyn Rail>>,
+    ) -> Self {
+        let line = || Line::new(Arc::clone(&target));
+        Self {
+            worker,
+            lease,
+            rails,
+            claims: line(),
+            completions: line(),
+            renewals: line(),
+            repairs: line(),
+            questions: line(),
+        }
+    }
+
+    fn rooms(&self, room: impl Fn(&str) -> usize) -> RailRooms {
+        let room = |rail: &String| (rail.clone(), u32::try_from(room(rail)).unwrap_or(u32::MAX).min(1_000_000));
+        self.rails.keys().map(room).collect()
+    }
+
+    /// Sends, unless the rail must be asked first what became of an earlier attempt.
+    async fn carry(&self, rail: &dyn Rail, job: &Claimed, lease: &LeaseWatch) -> (Outcome, Verdict) {
+        let payment = payment_of(job);
+        let standing = if job.outcome_unknown {
+            let advice = self
+                .questions
+                .call(async |client| {
+                    worker::advise_on_unknown_outcome(client, &self.worker, job.lease(), rail.timeout()).await
+                })
+                .await;
+            match unknown::ask(rail, &payment, advice).await {
+                Next::Record(outcome, verdict) => return (outcome, verdict),
+                Next::Send(standing) => standing,
+            }
+        } else {
+            unknown::Standing::Clear
+        };
+        if let Err(invalid) = rail.validate(&payment) {
+            return (standing.of_invalid(invalid), Verdict::Neutral);
+        }
+        if lease.remaining().is_zero() {
+            // Too late to send, and too late to record: the lease has gone, or goes now.
+            return (standing.of_unsent("the lease ended before it was sent"), Verdict::Neutral);
+        }
+        fail_point::reach(Step::BeforeDispatch);
+        let answer = rail.dispatch(&payment).await;
+        fail_point::reach(Step::AfterDispatch);
+        sending::outcome(answer, standing)
+    }
+}
+
+fn payment_of(job: &Claimed) -> Payment {
+    Payment {
+        outbox_id: job.outbox_id,
+        instruction_id: job.instruction_id.clone(),
+        participant_id: job.participant_id.clone(),
+        sequence_id: job.sequence_id,
+        idempotency_key: job.idempotency_key.clone(),
+        rail_type: job.rail_type.clone(),
+        payload: job.payload.clone(),
+        attempt_count: job.attempt_count,
+    }
+}
+
+impl fmt::Debug for PaymentLane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PaymentLane")
+            .field("worker", &self.worker)
+            .field("rails", &self.rails.keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A lease of this lane, shown by its outbox alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lease(payment::Lease);
+
+impl fmt::Display for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.outbox_id.fmt(f)
+    }
+}
+
+/// How an attempt ended, and how long the rail took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    outcome: Outcome,
+    latency: Option<Duration>,
+}
+
+impl Lane for PaymentLane {
+    type Job = Claimed;
+    type Lease = Lease;
+    type Outcome = Record;
+
+    fn term(&self) -> Term {
+        Term::Renewable(self.lease)
+    }
+
+    fn lease(&self, job: &Claimed) -> Lease {
+        Lease(job.lease())
+    }
+
+    fn route<'a>(&self, job: &'a Claimed) -> &'a str {
+        &job.rail_type
+    }
+
+    async fn claim(&self, rooms: &Rooms) -> Result<Vec<Claimed>, Trouble> {
+        let Some(at_most) = u16::try_from(rooms.total()).ok().and_then(|total| BatchSize::try_from(total).ok())
+        else {
+            return Err(Trouble::Refused(format!("a claim of {} rows", rooms.total())));
+        };
+        let of_rails = self.rooms(|rail| rooms.of(rail));
+        self.claims
+            .call(async |client| worker::claim_within(client, &self.worker, at_most, self.lease, &of_rails).await)
+            .await
+    }
+
+    async fn dispatch(&self, job: Claimed, lease: LeaseWatch) -> Finished<Record> {
+        let began = Instant::now();
+        let (outcome, verdict) = match self.rails.get(&job.rail_type) {
+            Some(rail) => self.carry(rail.as_ref(), &job, &lease).await,
+            // No claim asked for it; whoever serves the rail will have it.
+            None => {
+                (unknown::Standing::of(&job).of_unsent("this relayer does not serve the rail"), Verdict::Neutral)
+            }
+        };
+        let latency = began.elapsed();
+        Finished { outcome: Record { outcome, latency: Some(latency) }, latency, verdict }
+    }
+
+    fn abandoned(&self, _lease: &Lease) -> Option<Record> {
+        Some(Record { outcome: unknown::still_unknown("the dispatch was cut off"), latency: None })
+    }
+
+    async fn complete(&self, done: &[Arc<Done<Lease, Record>>]) -> Result<Vec<Ended>, Trouble> {
+        let completions: Vec<_> = done
+            .iter()
+            .map(|done| Completion {
+                lease: done.lease.0,
+                outcome: done.outcome.outcome.clone(),
+                latency: done.outcome.latency,
+            })
+            .collect();
+        let ends = self
+            .completions
+            .call(async |client| worker::complete_batch(client, &self.worker, &completions).await)
+            .await?;
+        Ok(ends.into_iter().map(ended).collect())
+    }
+
+    async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, Trouble> {
+        let leases: Vec<_> = leases.iter().map(|lease| lease.0).collect();
+        let renewed = self
+            .renewals
+            .call(async |client| worker::renew(client, &self.worker, &leases, self.lease).await)
+            .await?;
+        Ok(renewed.iter().map(|renewed| renewed.lease_expires_at.is_some()).collect())
+    }
+
+    async fn release(&self, leases: &[Lease]) -> Result<usize, Trouble> {
+        let leases: Vec<_> = leases.iter().map(|lease| lease.0).collect();
+        let released =
+            self.repairs.call(async |client| worker::release(client, &self.worker, &leases, None).await).await?;
+        Ok(released.iter().filter(|released| released.released).count())
+    }
+
+    async fn repair(&self) -> Result<Repaired, Trouble> {
+        let repaired =
+            self.repairs.call(async |client| worker::repair(client, &self.worker, BatchSize::MOST).await).await?;
+        let ended = repaired.iter().filter(|repaired| repaired.state == AttemptState::Failed).count();
+        let more = repaired.len() >= usize::from(BatchSize::MOST.get());
+        Ok(Repaired { requeued: repaired.len() - ended, ended, more })
+    }
+
+    async fn next_due(&self) -> Result<Option<Duration>, Trouble> {
+        let rooms = self.rooms(|_| 1);
+        self.claims.call(async |client| worker::next_due(client, &rooms).await).await
+    }
+}
+
+fn ended(end: Result<Completed, CompleteError>) -> Ended {
+    match end {
+        Ok(completed) => {
+            Ended::Recorded { state: completed.state.as_str(), again: completed.next_attempt_at.is_some() }
+        }
+        Err(CompleteError::LeaseLost(_)) => Ended::LeaseLost,
+        Err(CompleteError::AlreadyTerminal(_)) => Ended::AlreadyTerminal,
+        Err(CompleteError::Fault(Fault::TerminalBackstop(_))) => Ended::Backstop,
+        Err(
+            error @ (CompleteError::InvalidState(_) | CompleteError::InvalidArgument(_) | CompleteError::Fault(_)),
+        ) => Ended::Refused(Trouble::from(error).to_string()),
+    }
+}

@@ -1,0 +1,84 @@
+//! Why not to start: what would make a relayer wait for ever, or fail at every turn, is said before it begins.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use symphony_outbox::payment::{OnUnknown, reading};
+use symphony_outbox::rights;
+use symphony_outbox::schema::{self, Lane};
+use tokio_postgres::Client;
+
+use crate::config::UnservedRails;
+use crate::failure::Failure;
+
+/// The roles that a relayer's login needs.
+const ROLES: [&str; 2] = ["symphony_executor", "symphony_readonly"];
+
+/// What is served here, as the checks see it.
+pub(crate) struct Serving<'a> {
+    /// The rails that have a section, and whether each can be asked what became of a payment.
+    pub(crate) rails: Vec<(&'a str, bool)>,
+    pub(crate) unserved: UnservedRails,
+}
+
+/// Refuses to start on a database that is not what this build expects.
+pub(crate) async fn schema(client: &mut Client) -> Result<(), Failure> {
+    let differences = schema::verify(client, &[Lane::Payment]).await?;
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let mut message = String::from("the schema is not what this program expects, so nothing is served:");
+    for difference in &differences {
+        // Writing to a String cannot fail.
+        let _ = write!(message, "\n  {difference}");
+    }
+    Err(Failure::no(message).hint("see it with: symphony verify; mend it with: symphony install"))
+}
+
+/// Refuses a login that may not do what it must.
+pub(crate) async fn roles(client: &Client) -> Result<(), Failure> {
+    let missing = rights::missing_roles(client, &ROLES).await?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let missing = missing.join(", ");
+    Err(Failure::no(format!("the login that the relayer connects as lacks a role: {missing}"))
+        .hint(format!("let a DBA run: grant {missing} to the login that you connect as")))
+}
+
+/// Refuses what would leave money waiting for ever.
+pub(crate) async fn rails(client: &Client, serving: &Serving<'_>) -> Result<(), Failure> {
+    let registered = reading::rails(client).await?;
+    let names: BTreeSet<_> = registered.iter().map(|rail| rail.rail_type.as_str()).collect();
+    let served: BTreeSet<_> = serving.rails.iter().map(|(name, _)| *name).collect();
+    if served.is_empty() {
+        return Err(Failure::usage("no rail has a section in the settings, so there is nothing to serve")
+            .hint("add [rails.NAME]; see all settings with: symphony run --print-example"));
+    }
+    let unknown: Vec<_> = served.difference(&names).copied().collect();
+    if !unknown.is_empty() {
+        return Err(Failure::no(format!(
+            "these rails have a section but are not registered: {}",
+            unknown.join(", ")
+        ))
+        .hint("check the spelling, or register each with: symphony rail set NAME --actor … --reason …"));
+    }
+    let unserved: Vec<_> = names.difference(&served).copied().collect();
+    if !unserved.is_empty() && serving.unserved == UnservedRails::Refuse {
+        let unserved = unserved.join(", ");
+        return Err(Failure::no(format!(
+            "these rails are registered but have no section in the settings, so what is enqueued there would wait: {unserved}"
+        ))
+        .hint("add [rails.NAME] for each; if another relayer serves them, set payment.unserved_rails = \"allow\""));
+    }
+    for (name, can_be_asked) in &serving.rails {
+        let policy = registered.iter().find(|rail| rail.rail_type == *name).map(|rail| rail.on_unknown);
+        if !can_be_asked && policy == Some(OnUnknown::Inquire) {
+            tracing::warn!(
+                rail = name,
+                "this rail is to be asked about unknown outcomes and cannot be: each of them goes to people"
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! Health, readiness and metrics over HTTP, for machines on the same network. Nothing here changes anything.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use prometheus_client::encoding::text::encode_eof;
+use prometheus_client::encoding::text::encode_registry;
+use prometheus_client::registry::Registry;
+use symphony_relay::stop::{Signal, Wish};
+use tokio::net::TcpListener;
+
+use super::gauges::Gauges;
+use super::meter::LaneMeter;
+use crate::failure::Failure;
+
+/// How long the database may say nothing before this process is not ready. An idle engine asks it twice a second, a
+/// busy one renews its leases several times as often as this.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// What the endpoints show.
+pub(crate) struct Shown {
+    pub(crate) registry: Registry,
+    pub(crate) meter: Arc<LaneMeter>,
+    pub(crate) gauges: Gauges,
+    pub(crate) stop: Signal,
+}
+
+/// Takes the address. Nothing is answered yet.
+pub(crate) async fn bind(address: &str) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| {
+        Failure::usage(format!("relayer.endpoints: cannot listen at {address}: {error}"))
+            .hint("give another address, port 0 for a free one, or \"\" for none")
+    })
+}
+
+/// Answers until the process ends.
+pub(crate) async fn serve(listener: TcpListener, shown: Shown) {
+    let routes = Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .with_state(Arc::new(shown));
+    if let Err(error) = axum::serve(listener, routes).await {
+        tracing::error!(%error, "the endpoints are gone");
+    }
+}
+
+/// Where they are.
+pub(crate) fn place(listener: &TcpListener) -> Option<SocketAddr> {
+    listener.local_addr().ok()
+}
+
+/// The process is there, and its loop is not stuck: this is answered by the same threads.
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Whether work that is committed now would be carried.
+async fn readyz(State(shown): State<Arc<Shown>>) -> Response {
+    if shown.stop.wish() != Wish::Run {
+        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
+    }
+    match shown.meter.silence() {
+        Some(silence) if silence < SILENCE => "ready\n".into_response(),
+        Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n").into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response(),
+    }
+}
+
+async fn metrics(State(shown): State<Arc<Shown>>) -> Response {
+    let mut text = String::new();
+    if encode_registry(&mut text, &shown.registry).is_err() {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    }
+    text.push_str(&shown.gauges.text().await);
+    let _ = encode_eof(&mut text);
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}

@@ -1,0 +1,246 @@
+//! What the engine tells about itself, as Prometheus counts it.
+
+use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use symphony_relay::breaker::Health;
+use symphony_relay::lane::Verdict;
+use symphony_relay::metrics::{Catch, Meter};
+use symphony_relay::wake::Cause;
+
+/// Upper bounds in seconds: from a rail in the same rack to one that is given up.
+const BUCKETS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+
+type Count = Counter<u64, AtomicU64>;
+type Level = Gauge<i64, AtomicI64>;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Lane {
+    lane: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Route {
+    lane: &'static str,
+    rail: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Attempt {
+    lane: &'static str,
+    rail: String,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Claim {
+    lane: &'static str,
+    size: Size,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "the name is the label's value")]
+enum Size {
+    full,
+    partial,
+    empty,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Call {
+    lane: &'static str,
+    call: &'static str,
+}
+
+/// Everything that is counted, for every lane.
+#[derive(Debug, Default)]
+struct Counts {
+    notify_wakeups: Family<Lane, Count>,
+    claim_batches: Family<Claim, Count>,
+    claimed: Family<Lane, Count>,
+    attempts: Family<Attempt, Count>,
+    abandoned: Family<Route, Count>,
+    lease_lost: Family<Lane, Count>,
+    terminal_backstop: Family<Lane, Count>,
+    given_up: Family<Lane, Count>,
+    released: Family<Lane, Count>,
+    reaper_requeues: Family<Lane, Count>,
+    reaper_ended: Family<Lane, Count>,
+    database_trouble: Family<Call, Count>,
+    in_flight: Family<Route, Level>,
+    breaker_open: Family<Route, Level>,
+    listener_connected: Family<Lane, Level>,
+}
+
+/// Counts what one lane's engine does.
+#[derive(Debug)]
+pub(crate) struct LaneMeter {
+    lane: &'static str,
+    counts: Counts,
+    latency: Family<Route, Histogram, fn() -> Histogram>,
+    /// When the database last answered.
+    contact: Mutex<Option<Instant>>,
+}
+
+fn histogram() -> Histogram {
+    Histogram::new(BUCKETS)
+}
+
+impl LaneMeter {
+    /// Registers what is counted, under names that begin with `symphony_`.
+    pub(crate) fn new(lane: &'static str, registry: &mut Registry) -> Arc<Self> {
+        let counts = Counts::default();
+        let latency: Family<Route, Histogram, fn() -> Histogram> = Family::new_with_constructor(histogram);
+        let c = &counts;
+        registry.register(
+            "notify_wakeups",
+            "Claims made because a commit rang the bell",
+            c.notify_wakeups.clone(),
+        );
+        registry.register(
+            "claim_batches",
+            "Claims that came back, by how much they brought",
+            c.claim_batches.clone(),
+        );
+        registry.register("claimed", "Rows that claims brought", c.claimed.clone());
+        registry.register("attempts", "Attempts that were recorded, by state", c.attempts.clone());
+        registry.register("dispatch_abandoned", "Dispatches that were cut off", c.abandoned.clone());
+        registry.register("lease_lost", "Leases found lost by a completion or a renewal", c.lease_lost.clone());
+        registry.register("terminal_backstop", "Second ends that the ledger stopped", c.terminal_backstop.clone());
+        registry.register("outcomes_given_up", "Outcomes that could not be recorded", c.given_up.clone());
+        registry.register("leases_released", "Leases given back unstarted", c.released.clone());
+        registry.register("reaper_requeues", "Expired leases whose rows went back", c.reaper_requeues.clone());
+        registry.register(
+            "reaper_ended",
+            "Expired leases whose rows had no attempts left",
+            c.reaper_ended.clone(),
+        );
+        registry.register("database_trouble", "Calls to the database that failed", c.database_trouble.clone());
+        registry.register("in_flight", "Dispatches that run now", c.in_flight.clone());
+        registry.register("breaker_open", "1 while a rail is left alone", c.breaker_open.clone());
+        registry.register(
+            "listener_connected",
+            "1 while commits can wake this process",
+            c.listener_connected.clone(),
+        );
+        registry.register("dispatch_latency_seconds", "How long dispatches took", latency.clone());
+        counts.listener_connected.get_or_create(&Lane { lane }).set(0);
+        for count in [
+            &counts.notify_wakeups,
+            &counts.claimed,
+            &counts.lease_lost,
+            &counts.terminal_backstop,
+            &counts.given_up,
+            &counts.released,
+            &counts.reaper_requeues,
+            &counts.reaper_ended,
+        ] {
+            let _ = count.get_or_create(&Lane { lane });
+        }
+        Arc::new(Self { lane, counts, latency, contact: Mutex::new(None) })
+    }
+
+    /// How long ago the database last answered; none where it never did.
+    pub(crate) fn silence(&self) -> Option<Duration> {
+        self.contact.lock().ok().and_then(|contact| contact.map(|at| at.elapsed()))
+    }
+
+    fn answered(&self) {
+        if let Ok(mut contact) = self.contact.lock() {
+            *contact = Some(Instant::now());
+        }
+    }
+
+    fn lane(&self) -> Lane {
+        Lane { lane: self.lane }
+    }
+
+    fn route(&self, rail: &str) -> Route {
+        Route { lane: self.lane, rail: rail.to_owned() }
+    }
+}
+
+fn many(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+impl Meter for LaneMeter {
+    fn wakeup(&self, cause: Cause) {
+        if cause == Cause::Rung {
+            self.counts.notify_wakeups.get_or_create(&self.lane()).inc();
+        }
+    }
+
+    fn claim(&self, catch: Catch, rows: usize) {
+        self.answered();
+        let size = match catch {
+            Catch::Full => Size::full,
+            Catch::Partial => Size::partial,
+            Catch::Empty => Size::empty,
+        };
+        self.counts.claim_batches.get_or_create(&Claim { lane: self.lane, size }).inc();
+        self.counts.claimed.get_or_create(&self.lane()).inc_by(many(rows));
+    }
+
+    fn dispatch_finished(&self, route: &str, latency: Duration, _verdict: Verdict) {
+        self.latency.get_or_create(&self.route(route)).observe(latency.as_secs_f64());
+    }
+
+    fn dispatch_abandoned(&self, route: &str) {
+        self.counts.abandoned.get_or_create(&self.route(route)).inc();
+    }
+
+    fn in_flight(&self, route: &str, count: usize) {
+        self.counts.in_flight.get_or_create(&self.route(route)).set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    fn attempt(&self, route: &str, state: &'static str) {
+        self.answered();
+        self.counts.attempts.get_or_create(&Attempt { lane: self.lane, rail: route.to_owned(), state }).inc();
+    }
+
+    fn lease_lost(&self) {
+        self.counts.lease_lost.get_or_create(&self.lane()).inc();
+    }
+
+    fn backstop(&self) {
+        self.counts.terminal_backstop.get_or_create(&self.lane()).inc();
+    }
+
+    fn given_up(&self) {
+        self.counts.given_up.get_or_create(&self.lane()).inc();
+    }
+
+    fn renewed(&self, _held: usize, _lost: usize) {
+        self.answered();
+    }
+
+    fn released(&self, count: usize) {
+        self.counts.released.get_or_create(&self.lane()).inc_by(many(count));
+    }
+
+    fn repaired(&self, requeued: usize, ended: usize) {
+        self.counts.reaper_requeues.get_or_create(&self.lane()).inc_by(many(requeued));
+        self.counts.reaper_ended.get_or_create(&self.lane()).inc_by(many(ended));
+    }
+
+    fn breaker(&self, route: &str, health: Health) {
+        let open = i64::from(health != Health::Closed);
+        self.counts.breaker_open.get_or_create(&self.route(route)).set(open);
+    }
+
+    fn listener_connected(&self, connected: bool) {
+        self.counts.listener_connected.get_or_create(&self.lane()).set(i64::from(connected));
+    }
+
+    fn trouble(&self, call: &'static str) {
+        self.counts.database_trouble.get_or_create(&Call { lane: self.lane, call }).inc();
+    }
+}
