@@ -15,7 +15,7 @@ use symphony_relay::rail::Rail;
 use symphony_relay::ringer::Ringer;
 use symphony_relay::stop::{Stop, Wish};
 use symphony_relay::{Engine, Settings, Summary};
-use symphony_sinks::registry::rail;
+use symphony_sinks::rail;
 use uuid::Uuid;
 
 use super::with_examples;
