@@ -217,15 +217,11 @@ impl Wake {
 
     /// Whether to ask now when the next scheduled row is due: about to sleep, and it may have changed.
     pub(crate) fn asks_due(&self, now: Instant) -> bool {
-        self.due_question().is_some_and(|at| at <= now) && self.cause(now).is_none()
+        self.next_due_question().is_some_and(|at| at <= now) && self.cause(now).is_none()
     }
 
     /// When to ask, if nothing else happens.
     pub(crate) fn next_due_question(&self) -> Option<Instant> {
-        self.due_question()
-    }
-
-    fn due_question(&self) -> Option<Instant> {
         let asks = self.asleep && self.claiming.is_none() && self.due.stale && !self.due.asking;
         asks.then_some(self.due.not_before.max(self.not_before))
     }
