@@ -2,7 +2,7 @@
 //!
 //! One task owns all state, so there are no locks. It does nothing itself that takes time: calls to the database and dispatches
 //! are tasks of their own, each call with a limit of time, and what they bring comes back to the loop below. The
-//! loop takes what came, lets [`Shift`] act on it, and sleeps until the next thing is due.
+//! loop takes what came, lets the shift act on it, and sleeps until the next thing is due.
 //!
 //! What each part decides is in its own file, free of tasks and calls: [`wake`](crate::wake) when to claim, `slots` and
 //! [`breaker`](crate::breaker) how much, `desk` when to record, `renewal` which leases to keep and which
