@@ -250,8 +250,25 @@ fn no_test_is_ignored_and_none_sleeps() {
     });
     none(
         "tests that are ignored or sleep",
+        &lines(&tests, |file, line| {
+            let sleeps = line.contains("sleep(") && !file.path.starts_with(PAUSED);
+            line.contains("#[ignore") || sleeps || line.contains("pg_sleep")
+        }),
+    );
+}
+
+/// Tests whose clock stands still unless every task waits: to sleep there is to move it, and takes no time.
+const PAUSED: &str = "crates/relay/tests/engine/";
+
+#[test]
+fn where_tests_may_sleep_their_clock_is_paused() {
+    let tests = files(|path| path.starts_with(PAUSED));
+    none(
+        "tests by the real clock",
         &lines(&tests, |_, line| {
-            line.contains("#[ignore") || line.contains("sleep(") || line.contains("pg_sleep")
+            line.contains("tokio::test") && !line.contains("start_paused = true")
+                || line.contains("thread::sleep")
+                || line.contains("time::resume")
         }),
     );
 }

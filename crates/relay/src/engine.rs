@@ -2,7 +2,7 @@
 //!
 //! One task owns all state, so there are no locks. It does nothing itself that takes time: calls to the database and dispatches
 //! are tasks of their own, each call with a limit of time, and what they bring comes back to the loop below. The
-//! loop takes what came, lets [`Shift`] act on it, and sleeps until the next thing is due.
+//! loop takes what came, lets the shift act on it, and sleeps until the next thing is due.
 //!
 //! What each part decides is in its own file, free of tasks and calls: [`wake`](crate::wake) when to claim, `slots` and
 //! [`breaker`](crate::breaker) how much, `desk` when to record, `renewal` which leases to keep and which
@@ -29,6 +29,10 @@ use shift::Shift;
 
 /// How long the bell may take to be disarmed when the engine ends.
 const GOODBYE: Duration = Duration::from_secs(1);
+
+/// The longest and the shortest time that the loop sleeps if nothing happens.
+const LONG_NAP: Duration = Duration::from_secs(60);
+const SHORT_NAP: Duration = Duration::from_millis(1);
 
 /// The loop of one lane in one process.
 pub struct Engine<L: Lane> {
@@ -89,8 +93,8 @@ impl<L: Lane> Engine<L> {
             if let Some(rope) = &rope {
                 rope.want(shift.wants_bell());
             }
-            // What is long past is served by the next turn; what is far away is cut into naps.
-            let until = shift.next().unwrap_or(now + Duration::from_secs(60));
+            // Whatever is due was done just now. Should something say otherwise, it must not make this loop spin.
+            let until = shift.next().unwrap_or(now + LONG_NAP).max(now + SHORT_NAP);
             tokio::select! {
                 wish = stop.said() => shift.told(wish, Instant::now()),
                 landed = shift.flights.landed() => shift.landed(landed, Instant::now()),

@@ -4,16 +4,20 @@
 //! later, and writers need not ring. When a claim comes back empty it goes to *sleep*: the bell is armed, one more
 //! claim finds what was committed in between, and after that it wakes by a ring, by the next scheduled row, or by the poll. A ring
 //! that brings a row or two leaves it asleep with the bell armed, so that sparse work costs one claim; rings that
-//! come thick or bring much wake it up.
+//! come thick or bring much wake it up. Thick is what a claim for each would not keep up with: so many within a window.
 //!
 //! It decides and remembers; it calls nobody. Whether there is room for a claim is not its business.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
 use crate::lane::Trouble;
+
+/// How many claims caused by rings within one window are too many: at 25 ms, more than some 300 a second.
+const THICK: usize = 8;
 
 /// Why a claim is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,8 +63,12 @@ pub(crate) struct Wake {
     rung: bool,
     nudged: Option<Cause>,
     began: Option<Instant>,
-    /// When the last two claims began that were caused by a ring, the latest first.
-    rung_claims: [Option<Instant>; 2],
+    /// When the last claims began that were caused by a ring, the latest last.
+    rung_claims: VecDeque<Instant>,
+    /// Rings since the last claim began.
+    rings: usize,
+    /// Rings come thick.
+    thick: bool,
     /// The last claim that was caused by a ring brought little.
     little: bool,
     poll_at: Option<Instant>,
@@ -91,7 +99,9 @@ impl Wake {
             rung: false,
             nudged: None,
             began: None,
-            rung_claims: [None; 2],
+            rung_claims: VecDeque::with_capacity(THICK),
+            rings: 0,
+            thick: false,
             little: false,
             poll_at: rhythm.poll.map(|poll| now + poll),
             not_before: now,
@@ -116,8 +126,8 @@ impl Wake {
         let after = |at: Option<Instant>| at.map(|at| at.max(self.not_before));
         let idle = self.claiming.is_none();
         let window = self.rhythm.window;
-        let spaced = match self.rung_claims[0] {
-            Some(last) if self.little => last + window,
+        let spaced = match self.rung_claims.back() {
+            Some(last) if self.little && self.thick => *last + window,
             _ => self.not_before,
         };
         let follow_up = (!self.asleep).then(|| self.began.map_or(self.not_before, |began| began + window));
@@ -137,8 +147,14 @@ impl Wake {
         self.claiming = Some(cause);
         (self.full, self.look, self.rung, self.nudged) = (false, false, false, None);
         self.began = Some(now);
+        let rings = std::mem::take(&mut self.rings);
         if cause == Cause::Rung {
-            self.rung_claims = [Some(now), self.rung_claims[0]];
+            if self.rung_claims.len() == THICK {
+                self.rung_claims.pop_front();
+            }
+            self.rung_claims.push_back(now);
+            // Once claims are spaced they are few, and it is the rings in between that tell.
+            self.thick = self.is_thick() || self.thick && rings >= THICK / 2;
         }
         self.poll_at = self.rhythm.poll.map(|poll| now + poll);
         if self.due.at.is_some_and(|at| at <= now) {
@@ -165,14 +181,16 @@ impl Wake {
         } else if started == 0 {
             true
         } else {
-            self.armed && little && !(cause == Some(Cause::Rung) && self.thick())
+            self.armed && little && !(cause == Some(Cause::Rung) && self.thick)
         };
     }
 
-    /// Rings cause one claim after the other, as fast as the window lets them.
-    fn thick(&self) -> bool {
-        match self.rung_claims {
-            [Some(last), Some(before)] => last.duration_since(before) <= self.rhythm.window,
+    /// Whether rings caused so many claims that they are better gathered.
+    fn is_thick(&self) -> bool {
+        match (self.rung_claims.front(), self.rung_claims.back()) {
+            (Some(first), Some(last)) if self.rung_claims.len() == THICK => {
+                last.duration_since(*first) <= self.rhythm.window
+            }
             _ => false,
         }
     }
@@ -203,6 +221,7 @@ impl Wake {
     /// The bell rang.
     pub(crate) fn rang(&mut self) {
         self.rung = true;
+        self.rings += 1;
     }
 
     /// There is room where there was none.
@@ -217,15 +236,11 @@ impl Wake {
 
     /// Whether to ask now when the next scheduled row is due: about to sleep, and it may have changed.
     pub(crate) fn asks_due(&self, now: Instant) -> bool {
-        self.due_question().is_some_and(|at| at <= now) && self.cause(now).is_none()
+        self.next_due_question().is_some_and(|at| at <= now) && self.cause(now).is_none()
     }
 
     /// When to ask, if nothing else happens.
     pub(crate) fn next_due_question(&self) -> Option<Instant> {
-        self.due_question()
-    }
-
-    fn due_question(&self) -> Option<Instant> {
         let asks = self.asleep && self.claiming.is_none() && self.due.stale && !self.due.asking;
         asks.then_some(self.due.not_before.max(self.not_before))
     }

@@ -116,3 +116,65 @@ fn land<O>(joined: Result<(Id, Landing<O>), JoinError>) -> (Id, Landing<O>) {
         Err(error) => (error.id(), Landing::CutOff),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lane::{Done, Ended, Repaired, Trouble};
+    use crate::lease::Term;
+    use crate::rooms::Rooms;
+
+    /// A lane that must not be asked for anything.
+    struct Untouched;
+
+    impl Lane for Untouched {
+        type Job = u8;
+        type Lease = u8;
+        type Outcome = ();
+
+        fn term(&self) -> Term {
+            unreachable!()
+        }
+        fn lease(&self, job: &u8) -> u8 {
+            *job
+        }
+        fn route<'a>(&self, _: &'a u8) -> &'a str {
+            unreachable!()
+        }
+        async fn claim(&self, _: &Rooms) -> Result<Vec<u8>, Trouble> {
+            unreachable!()
+        }
+        async fn dispatch(&self, _: u8, _: LeaseWatch) -> Finished<()> {
+            unreachable!()
+        }
+        fn abandoned(&self, _: &u8) -> Option<()> {
+            unreachable!()
+        }
+        async fn complete(&self, _: &[Arc<Done<u8, ()>>]) -> Result<Vec<Ended>, Trouble> {
+            unreachable!()
+        }
+        async fn renew(&self, _: &[u8]) -> Result<Vec<bool>, Trouble> {
+            unreachable!()
+        }
+        async fn release(&self, _: &[u8]) -> Result<usize, Trouble> {
+            unreachable!()
+        }
+        async fn repair(&self) -> Result<Repaired, Trouble> {
+            unreachable!()
+        }
+        async fn next_due(&self) -> Result<Option<Duration>, Trouble> {
+            unreachable!()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dispatch_whose_turn_comes_too_late_never_begins() {
+        let margin = Duration::from_secs(3);
+        let mut flights = Flights::new(Arc::new(Untouched), margin);
+        let id = flights.start(1, Arc::from("wire"), false, Instant::now() + margin + Duration::from_secs(1));
+        // The process is held up before the task gets its turn.
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let (landed, landing) = flights.landed().await;
+        assert!(landed == id && matches!(landing, Landing::TooLate));
+    }
+}

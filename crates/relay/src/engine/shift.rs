@@ -254,9 +254,11 @@ impl<L: Lane> Shift<L> {
         let mut times = vec![self.desk.next(), self.renewal.next(), self.releases.next()];
         match self.phase {
             Phase::Working => {
-                times.extend([self.breakers.next(), self.repair_at, self.wake.next_due_question()]);
+                times.extend([self.breakers.next(), self.repair_at]);
                 // Without room, time alone brings no claim: a slot has to come free first.
-                times.push(self.wake.next_claim().filter(|_| self.rooms().total() > 0));
+                if self.rooms().total() > 0 {
+                    times.extend([self.wake.next_claim(), self.wake.next_due_question()]);
+                }
             }
             Phase::Finishing { until } | Phase::Closing { until } => times.push(Some(until)),
             Phase::Leaving => {}

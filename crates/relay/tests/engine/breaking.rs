@@ -79,3 +79,18 @@ async fn a_route_whose_dispatches_panic_is_left_alone_too() {
     assert!(sim.see(|world| world.dispatched.len()) <= 6);
     work.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_pause_wakes_it_without_a_poll() {
+    let sim = Sim::new();
+    // So that no scheduled row wakes it at the same moment.
+    sim.manner("down", Manner { outcome: Outcome::Later(3600 * S), ..DOWN });
+    sim.enqueue_many("down", 50);
+    let work = start(&sim, Settings { poll: None, ..settings() });
+    pass(50 * MS).await;
+    let before = sim.see(|world| world.dispatched.len());
+    sim.manner("down", Manner { takes: S, ..DOWN });
+    pass(S).await;
+    assert_eq!(sim.see(|world| world.dispatched.len()), before + 1);
+    work.end().await;
+}

@@ -17,10 +17,7 @@ async fn a_claim_asks_for_the_free_slots_only_and_never_without_one() {
     pass(999 * MS).await;
     assert_eq!(sim.made(Call::Claim).iter().map(|made| made.size).collect::<Vec<_>>(), [8]);
     pass(2 * S + 2 * MS).await;
-    assert_eq!(
-        (sim.see(|world| world.most_running.clone()), sim.see(|world| world.finished.clone()).len()),
-        (8, 20)
-    );
+    assert_eq!((sim.see(|world| world.most_running), sim.see(|world| world.finished.len())), (8, 20));
     work.end().await;
 }
 
@@ -31,7 +28,7 @@ async fn a_claim_asks_for_a_batch_at_most() {
     let work = start(&sim, Settings { batch: 10, ..quiet() });
     pass(S).await;
     assert!(sim.made(Call::Claim).iter().all(|made| made.size <= 10));
-    assert_eq!(sim.see(|world| world.ledger.clone()).len(), 30);
+    assert_eq!(sim.see(|world| world.ledger.len()), 30);
     work.end().await;
 }
 
@@ -78,7 +75,7 @@ async fn what_a_lane_brings_beyond_the_room_is_given_back_unstarted() {
     sim.enqueue_many("wire", 5);
     let work = start(&sim, Settings { route_slots: BTreeMap::from([("wire".to_owned(), 2)]), ..quiet() });
     pass(S).await;
-    assert_eq!((sim.see(|world| world.running.clone()), sim.leased()), (2, 2));
+    assert_eq!((sim.see(|world| world.running), sim.leased()), (2, 2));
     assert!(sim.made(Call::Claim).len() <= 3, "nor is it claimed over and over");
     work.end().await;
 }
@@ -131,7 +128,7 @@ async fn outcomes_that_pile_up_hold_claims_back() {
     sim.enqueue_many("wire", 100);
     let work = start(&sim, Settings { slots: 8, ..quiet() });
     pass(5 * S).await;
-    assert_eq!(sim.see(|world| world.dispatched.clone()).len(), 16, "twice the slots");
+    assert_eq!(sim.see(|world| world.dispatched.len()), 16, "twice the slots");
     work.stop.signal();
     work.end().await;
 }

@@ -22,6 +22,20 @@ async fn the_first_outcome_at_an_idle_desk_is_recorded_at_once_and_the_next_are_
 }
 
 #[tokio::test(start_paused = true)]
+async fn outcomes_that_come_while_a_completion_is_under_way_are_gathered() {
+    let sim = Sim::new();
+    for (route, takes) in [("a", 100), ("b", 110), ("c", 112), ("d", 115), ("e", 117)] {
+        sim.manner(route, Manner { takes: takes * MS, ..PROMPT });
+        sim.enqueue(route);
+    }
+    sim.faults(Call::Complete, &[Fault::Slow(S)]);
+    let work = start(&sim, quiet());
+    pass(500 * MS).await;
+    assert_eq!(sizes(&sim), [(100, 1), (115, 3), (122, 1)]);
+    work.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn outcomes_that_come_together_are_recorded_together_a_hundred_at_most() {
     let sim = Sim::new();
     sim.manner("wire", Manner { takes: 100 * MS, ..PROMPT });
@@ -46,7 +60,7 @@ async fn each_row_has_a_result_of_its_own() {
     pass(10 * S).await;
     assert_eq!(sizes(&sim), [(100, 4)], "neither a lost lease nor the backstop is tried again");
     assert_eq!(sim.see(|world| world.ledger.clone()), [(1, Outcome::Paid), (4, Outcome::Paid)]);
-    assert_eq!((sim.see(|world| world.lost.clone()), sim.see(|world| world.backstops.clone())), (1, 1));
+    assert_eq!((sim.see(|world| world.lost), sim.see(|world| world.backstops)), (1, 1));
     let summary = work.end().await;
     assert_eq!((summary.recorded, summary.lease_lost, summary.left_behind), (2, 1, 0));
 }
@@ -74,7 +88,7 @@ async fn an_outcome_is_recorded_as_soon_as_the_connection_is_back() {
     let work = start(&sim, quiet());
     pass(S).await;
     assert_eq!(sim.ledger(id), [Outcome::Paid]);
-    assert_eq!(sim.see(|world| world.dispatched.clone()).len(), 1, "and not dispatched again for it");
+    assert_eq!(sim.see(|world| world.dispatched.len()), 1, "and not dispatched again for it");
     work.end().await;
 }
 
@@ -100,7 +114,7 @@ async fn one_bad_row_does_not_take_the_others_down() {
     sim.enqueue_many("wire", 3);
     let work = start(&sim, quiet());
     pass(10 * S).await;
-    assert_eq!(sim.see(|world| world.ledger.clone()).len(), 6);
+    assert_eq!(sim.see(|world| world.ledger.len()), 6);
     assert_eq!(sim.ledger(bad), []);
     assert_eq!(sim.made(Call::Complete).len(), 8, "all together once, then each alone once");
     assert_eq!(work.end().await.given_up, 1);
@@ -114,7 +128,7 @@ async fn a_completion_that_panics_does_not_take_its_rows_along() {
     sim.faults(Call::Complete, &[Fault::Panic]);
     let work = start(&sim, quiet());
     pass(S).await;
-    assert_eq!(sim.see(|world| world.ledger.clone()).len(), 3);
+    assert_eq!(sim.see(|world| world.ledger.len()), 3);
     work.end().await;
 }
 

@@ -22,7 +22,7 @@ async fn running_leases_are_renewed_together_at_a_third_of_their_time() {
     assert_eq!(renewals[0].at, 10 * S);
     assert!(renewals.iter().take(9).all(|made| made.size == 5), "{renewals:?}");
     assert!(renewals.len() <= 11, "{renewals:?}");
-    assert_eq!(sim.see(|world| world.ledger.clone()).len(), 5, "recorded long after the first term was over");
+    assert_eq!(sim.see(|world| world.ledger.len()), 5, "recorded long after the first term was over");
     pass(60 * S).await;
     assert_eq!(sim.made(Call::Renew).len(), renewals.len(), "what has ended is not renewed");
     assert_eq!(work.end().await.lease_lost, 0);
@@ -35,9 +35,9 @@ async fn a_fixed_lease_is_not_renewed_and_its_dispatch_ends_before_it() {
     let id = sim.enqueue("slow");
     let work = start(&sim, quiet());
     pass(27 * S - MS).await;
-    assert_eq!(sim.see(|world| world.running.clone()), 1);
+    assert_eq!(sim.see(|world| world.running), 1);
     pass(2 * MS).await;
-    assert_eq!((sim.see(|world| world.running.clone()), sim.ledger(id)), (0, vec![Outcome::Unknown]));
+    assert_eq!((sim.see(|world| world.running), sim.ledger(id)), (0, vec![Outcome::Unknown]));
     assert_eq!(sim.made(Call::Renew).len(), 0);
     work.end().await;
 }
@@ -52,7 +52,7 @@ async fn a_lease_that_is_said_to_be_lost_cancels_its_dispatch_and_nothing_is_rec
     pass(5 * S).await;
     sim.take_over(lost);
     pass(5 * S + MS).await;
-    assert_eq!((sim.see(|world| world.running.clone()), sim.see(|world| world.lost.clone())), (1, 1));
+    assert_eq!((sim.see(|world| world.running), sim.see(|world| world.lost)), (1, 1));
     assert_eq!(sim.made(Call::Complete).len(), 0);
     pass(100 * S).await;
     assert_eq!(sim.see(|world| world.finished.clone()), [2]);
@@ -67,10 +67,10 @@ async fn a_lease_that_cannot_be_renewed_cancels_its_dispatch_before_its_end_and_
     let id = sim.enqueue("slow");
     let work = start(&sim, quiet());
     pass(27 * S - MS).await;
-    assert_eq!(sim.see(|world| world.running.clone()), 1);
+    assert_eq!(sim.see(|world| world.running), 1);
     assert!(sim.made(Call::Renew).len() >= 5, "it is tried over and over");
     pass(2 * MS).await;
-    assert_eq!(sim.see(|world| world.running.clone()), 0);
+    assert_eq!(sim.see(|world| world.running), 0);
     pass(S).await;
     assert_eq!(sim.ledger(id), [Outcome::Unknown], "while the lease still held");
     work.end().await;
@@ -101,7 +101,7 @@ async fn renewal_goes_on_while_every_other_call_hangs() {
     }
     sim.cut_bell();
     pass(98 * S).await;
-    assert_eq!((sim.see(|world| world.running.clone()), sim.see(|world| world.lost.clone())), (1, 0));
+    assert_eq!((sim.see(|world| world.running), sim.see(|world| world.lost)), (1, 0));
     assert_eq!(sim.made(Call::Renew).len(), 9);
     work.stop.signal();
     work.end().await;
@@ -128,7 +128,7 @@ async fn a_lease_that_a_claim_brings_twice_is_dispatched_once() {
     sim.enqueue_many("slow", 3);
     let work = start(&sim, Settings { poll: Settings::default().poll, ..quiet() });
     pass(70 * S).await;
-    assert_eq!(sim.see(|world| world.dispatched.clone()).len(), 3);
-    assert_eq!(sim.see(|world| world.ledger.clone()).len(), 3);
+    assert_eq!(sim.see(|world| world.dispatched.len()), 3);
+    assert_eq!(sim.see(|world| world.ledger.len()), 3);
     work.end().await;
 }

@@ -1,0 +1,51 @@
+//! An engine at work on the lane in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use symphony_relay::stop::Stop;
+use symphony_relay::{Engine, Settings, Summary};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::Sim;
+use super::lane::SimBell;
+
+/// Without repair, which has tests of its own; polls are left out where they are not the matter.
+pub(crate) fn quiet() -> Settings {
+    Settings { poll: None, repair_every: Duration::ZERO, ..Settings::default() }
+}
+
+/// An engine at work.
+pub(crate) struct Work {
+    pub(crate) stop: Stop,
+    pub(crate) task: JoinHandle<Summary>,
+}
+
+impl Work {
+    /// Says stop once and waits for the end.
+    pub(crate) async fn end(self) -> Summary {
+        self.stop.signal();
+        self.task.await.expect("the engine ends in order")
+    }
+}
+
+pub(crate) fn start(sim: &Sim, settings: Settings) -> Work {
+    start_with(sim, settings, None)
+}
+
+pub(crate) fn start_with_bell(sim: &Sim, settings: Settings) -> Work {
+    start_with(sim, settings, Some(SimBell { sim: sim.clone(), rings: None }))
+}
+
+fn start_with(sim: &Sim, settings: Settings, bell: Option<SimBell>) -> Work {
+    let engine = Engine::new(Arc::new(sim.clone()), settings).expect("settings in range");
+    let (stop, signal) = Stop::new();
+    let task = tokio::spawn(engine.with_meter(Arc::new(sim.clone())).run(bell, signal));
+    Work { stop, task }
+}
+
+/// Lets so much time pass.
+pub(crate) async fn pass(time: Duration) {
+    sleep(time).await;
+}
