@@ -20,6 +20,7 @@
 //! - [`settings`]: what can be set, and its limits; [`metrics`]: what is told to whoever counts
 //! - [`fail_point`]: where a process kills itself for a test
 //! - [`payment`]: the payment lane; [`rail`]: what its ways out can do
+//! - [`sink`]: what a way out for events can do
 //! - [`line`]: a session with the database; [`ringer`]: a bell that PostgreSQL rings
 
 mod backoff;
@@ -38,6 +39,7 @@ mod renewal;
 pub mod ringer;
 pub mod rooms;
 pub mod settings;
+pub mod sink;
 mod slots;
 pub mod stop;
 pub mod wake;
