@@ -7,7 +7,7 @@
 with schemas as (
   select n.oid, n.nspname, n.nspowner, n.nspacl
   from pg_catalog.pg_namespace n
-  where n.nspname in ('symphony')
+  where n.nspname in ('symphony', 'm10_recovery')
 ),
 relations as (
   select c.*, s.nspname,

@@ -1,4 +1,5 @@
--- Become the owner: from here to disown.sql every object is created as symphony_control.
+-- Prepare to be the owner: after this and the files of schemas/ the role is set, and until disown.sql every object is
+-- created as symphony_control.
 --
 -- A superuser may simply set the role. Anybody else must be a member of it who may SET ROLE, which
 -- CREATEROLE lets one arrange: on 15 for any role, from 16 on for the roles one created (those come
@@ -30,5 +31,3 @@ begin
   end if;
 end
 $own$;
-
-set local role symphony_control;

@@ -40,6 +40,8 @@ pub struct Channel {
 impl Channel {
     /// The payment lane's.
     pub const PAYMENT: Self = Self { name: "outbox_pending", listen: "listen outbox_pending" };
+    /// The event lane's.
+    pub const EVENT: Self = Self { name: "m10_outbox", listen: "listen m10_outbox" };
 }
 
 /// Why there is no bell. Work is found by polling meanwhile.

@@ -4,6 +4,7 @@
 //! to the letter: its message, detail and hint, with the driver's error as the source. Knows no retries: whether
 //! and when to try again is decided above.
 
+pub mod event;
 mod fault;
 mod report;
 pub mod sqlstate;

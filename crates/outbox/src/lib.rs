@@ -112,26 +112,30 @@
 //! # Layout
 //!
 //! - [`payment`]: the payment lane, by who asks: its producer, worker, operator, and whoever reads
+//! - [`event`]: the event lane, by who asks: its publisher, worker, and whoever reads
 //! - `bell`: what wakes a relayer when work is committed
 //! - [`error`]: what can go wrong, and what to do then
 //! - `rights`: what a login may do
 //! - `ids`: names that must not be mistaken for one another
+//! - `payload`: JSON that is carried and not interpreted
 //! - `words`: enums whose variants are words of the database
 //!
 //! # Features
 //!
 //! - `tokio-postgres` (on by default): everything, over that driver
-//! - `sqlx`: the producer's calls, over sqlx
+//! - `sqlx`: the calls of producers and publishers, over sqlx
 //! - `admin`: the installer
 
 #[cfg(feature = "admin")]
 pub mod bell;
 mod ids;
+mod payload;
 mod words;
 
 #[cfg(feature = "admin")]
 pub mod connect;
 pub mod error;
+pub mod event;
 pub mod payment;
 #[cfg(feature = "admin")]
 pub mod rights;
@@ -139,4 +143,5 @@ pub mod rights;
 pub mod schema;
 
 pub use ids::{BatchSize, BatchSizeError, LeaseToken, OutboxId, WorkerId};
+pub use payload::Payload;
 pub use words::UnknownWord;

@@ -6,7 +6,6 @@
 
 mod instruction;
 mod outcome;
-mod payload;
 mod rail;
 mod states;
 
@@ -21,8 +20,8 @@ pub mod reading;
 #[cfg(feature = "tokio-postgres")]
 pub mod worker;
 
+pub use crate::payload::Payload;
 pub use instruction::{Enqueued, Instruction};
 pub use outcome::{Completed, Completion, Lease, OUTCOME_UNKNOWN, Outcome, RailAnswer, Reason};
-pub use payload::Payload;
 pub use rail::{Change, Rail, RailPolicy};
 pub use states::{AttemptState, EventKind, OnUnknown, OperationKind, OutboxStatus, Resolution};

@@ -18,10 +18,10 @@ async fn a_second_install_finds_everything_current_and_changes_nothing() {
     assert!(said.stderr.contains("run: symphony install"), "{}", said.all());
 
     let first = symphony(&database.url(), &["install"]).exits(0);
-    assert!(first.stdout.starts_with("installed: schema version 1, lanes: payment"), "{}", first.all());
+    assert!(first.stdout.starts_with("installed: schema version 1, lanes: payment, event\n"), "{}", first.all());
     let second = symphony(&database.url(), &["install", "--json"]).exits(0).json();
     assert_eq!(second["result"], "already_current");
-    assert_eq!(second["lanes"], serde_json::json!(["payment"]));
+    assert_eq!(second["lanes"], serde_json::json!(["payment", "event"]));
     let clean = symphony(&database.url(), &["verify", "--json"]).exits(0).json();
     assert_eq!((&clean["clean"], &clean["differences"]), (&true.into(), &serde_json::json!([])));
 }
@@ -52,6 +52,69 @@ async fn the_printed_script_makes_what_an_install_makes() {
     client.batch_execute(&script).await.unwrap();
     symphony(&database.url(), &["verify"]).exits(0);
     assert_eq!(symphony(&database.url(), &["install", "--json"]).exits(0).json()["result"], "already_current");
+}
+
+#[tokio::test]
+async fn each_lane_is_installed_and_works_without_the_other() {
+    let server = Server::from_env().await.unwrap();
+    for (lane, other, works, missing) in [
+        ("payment", "event", "select symphony.set_payment_rail('sepa', '{}', 'a', 'b')", "m10_recovery.outbox"),
+        (
+            "event",
+            "payment",
+            "select m10_recovery.publish_outbox('order', '1', 'Placed', '{}'),
+                    (select count(*) from m10_recovery.claim_outbox_events('p'))",
+            "symphony.payment_rails",
+        ),
+    ] {
+        let database = server.empty_database().await.unwrap();
+        let url = database.url();
+        let said = symphony(&url, &["install", "--lane", lane]).exits(0);
+        assert!(said.stdout.contains(&format!("lanes: {lane}\n")), "{}", said.all());
+        let clean = symphony(&url, &["verify", "--json"]).exits(0).json();
+        assert_eq!(clean["lanes"], serde_json::json!([lane]));
+        let client = database.connect().await.unwrap();
+        client.batch_execute(works).await.unwrap();
+        let there = "select to_regclass($1) is not null";
+        assert!(!client.query_one(there, &[&missing]).await.unwrap().get::<_, bool>(0), "{missing}");
+        let found = symphony(&url, &["verify", "--lane", other]).exits(1);
+        assert!(found.stdout.contains("missing: "), "{}", found.all());
+
+        // The other one comes later, and takes nothing away from the first.
+        symphony(&url, &["install", "--lane", other]).exits(0);
+        let clean = symphony(&url, &["verify", "--json"]).exits(0).json();
+        assert_eq!(clean["lanes"], serde_json::json!(["payment", "event"]));
+        for lane in [lane, other] {
+            symphony(&url, &["verify", "--lane", lane]).exits(0);
+            let again = symphony(&url, &["install", "--lane", lane, "--json"]).exits(0).json();
+            assert_eq!(again["result"], "already_current");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_printed_script_without_a_lane_that_the_database_has_is_refused() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    let script = symphony("", &["install", "--print", "--lane", "event"]).exits(0).stdout;
+    let client = database.connect().await.unwrap();
+    let refused = client.batch_execute(&script).await.unwrap_err();
+    let said = refused.as_db_error().unwrap().message();
+    assert!(said.contains("this database has the lane payment as well"), "{said}");
+    symphony(&database.url(), &["verify"]).exits(0);
+}
+
+#[tokio::test]
+async fn a_schema_of_somebody_else_is_left_alone() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.empty_database().await.unwrap();
+    let client = database.connect().await.unwrap();
+    client.batch_execute("create schema m10_recovery; create table m10_recovery.outbox (id int)").await.unwrap();
+    let refused = symphony(&database.url(), &["install"]).exits(3);
+    assert!(refused.stderr.contains("schema m10_recovery is there already and belongs to"), "{}", refused.all());
+    // The other lane does not mind.
+    symphony(&database.url(), &["install", "--lane", "payment"]).exits(0);
+    symphony(&database.url(), &["verify", "--lane", "payment"]).exits(0);
 }
 
 #[tokio::test]

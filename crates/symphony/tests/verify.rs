@@ -141,6 +141,23 @@ drifts! {
     a_type_without_any_value_is_named:
         "create type symphony.nothing as enum ()"
         => "unexpected: enum symphony.nothing", LeavesToPeople;
+    a_second_schedule_of_events_is_named:
+        "alter table m10_recovery.outbox add column next_retry_at timestamptz"
+        => "unexpected: column m10_recovery.outbox.next_retry_at", LeavesToPeople;
+    a_second_signature_of_an_event_function_is_named:
+        "create function m10_recovery.claim_outbox_events(int, text) returns int language sql as 'select 1'"
+        => "unexpected: function m10_recovery.claim_outbox_events(integer, text)", LeavesToPeople;
+    another_delay_after_a_failure_is_named:
+        "do $$ declare f text := pg_get_functiondef('m10_recovery.complete_outbox_event'::regproc); begin
+           execute replace(f, 'least(o.retry_count, 10)', 'least(o.retry_count, 5)');
+         end $$"
+        => "changed: function m10_recovery.complete_outbox_event(", Repairs;
+    a_right_to_write_events_past_the_function_is_named:
+        "grant insert on m10_recovery.outbox to symphony_ingest"
+        => "unexpected: right of symphony_ingest to INSERT on table m10_recovery.outbox", Repairs;
+    a_disabled_trigger_on_events_is_named:
+        "alter table m10_recovery.outbox disable trigger events_end_for_good"
+        => "changed: trigger events_end_for_good on m10_recovery.outbox", Repairs;
     a_rule_is_named:
         "create rule nothing as on insert to symphony.payment_outbox_attempts do instead nothing"
         => "unexpected: rule nothing on symphony.payment_outbox_attempts", LeavesToPeople;

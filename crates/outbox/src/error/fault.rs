@@ -64,6 +64,19 @@ impl Call {
         role: "symphony_operator",
         after_loss: "Connect and look in symphony.payment_outbox_operations_log whether it was done",
     };
+    pub(super) const PUBLISH: Self = Self {
+        role: "symphony_ingest",
+        after_loss: "Look whether the business rows of the same transaction are there: the event is, if they are",
+    };
+    pub(super) const CLAIM: Self = Self {
+        role: "symphony_executor",
+        after_loss: "Connect and claim again: what was claimed unheard comes back after 5 minutes",
+    };
+    pub(super) const COMPLETE_EVENT: Self = Self {
+        role: "symphony_executor",
+        after_loss: "Connect and complete again with the same processor id: a refusal then says that it was recorded, \
+                     or that the claim is gone",
+    };
     pub(super) const READ: Self = Self { role: "symphony_readonly", after_loss: "Connect and read again" };
 }
 

@@ -1,9 +1,10 @@
 //! The facts that an install leaves in the catalogue: those this build expects, and those that are there.
 //!
-//! The expected ones are in `schema/catalogue/`, a line each: the PostgreSQL versions it holds for, the
-//! object, the facet and its value, parted by tabs. `scripts/catalogue` writes them.
+//! The expected ones are in `schema/catalogue/`, a file for what every lane needs and one for each lane, a line each:
+//! the PostgreSQL versions it holds for, the object, the facet and its value, parted by tabs. `scripts/catalogue`
+//! writes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tokio_postgres::{Client, GenericClient, Transaction, types::Type};
 
@@ -12,19 +13,43 @@ use super::{Lane, files, script::LOCK};
 /// By object and facet, the value.
 pub type Facts = BTreeMap<(String, String), String>;
 
-const PAYMENT: &str = include_str!("../../../../schema/catalogue/payment.txt");
+const CORE: &str = include_str!("../../../../schema/catalogue/core.txt");
+
+const fn text(lane: Lane) -> &'static str {
+    match lane {
+        Lane::Payment => include_str!("../../../../schema/catalogue/payment.txt"),
+        Lane::Event => include_str!("../../../../schema/catalogue/event.txt"),
+    }
+}
 
 /// The facts that `lanes` should have on PostgreSQL `major`.
 #[must_use]
 pub fn expected(lanes: &[Lane], major: u32) -> Facts {
-    let mut facts = Facts::new();
-    for lane in lanes {
-        let text = match lane {
-            Lane::Payment => PAYMENT,
-        };
-        facts.extend(text.lines().filter_map(|line| fact(line, major)));
-    }
-    facts
+    let texts = lanes.iter().map(|lane| text(*lane));
+    [CORE].into_iter().chain(texts).flat_map(str::lines).filter_map(|line| fact(line, major)).collect()
+}
+
+/// Of the facts that were found, those that say something about `lanes`: without the objects of other lanes.
+///
+/// What lies in the schema of another lane is of that lane. Where lanes share a schema, what nobody knows is everybody's.
+pub(super) fn about(lanes: &[Lane], found: Facts, major: u32) -> Facts {
+    let others: Vec<_> = Lane::ALL.into_iter().filter(|lane| !lanes.contains(lane)).collect();
+    let core = files::CORE.schema;
+    let elsewhere: Vec<_> =
+        others.iter().map(|lane| files::lot(*lane).schema).filter(|schema| *schema != core).collect();
+    let theirs: BTreeSet<String> = others
+        .iter()
+        .flat_map(|lane| text(*lane).lines())
+        .filter_map(|line| fact(line, major))
+        .map(|((object, _), _)| object)
+        .collect();
+    let is_theirs = |object: &str| {
+        theirs.contains(object)
+            || elsewhere.iter().any(|schema| {
+                object.contains(&format!(" {schema}.")) || object.ends_with(&format!("schema {schema}"))
+            })
+    };
+    found.into_iter().filter(|((object, _), _)| !is_theirs(object)).collect()
 }
 
 fn fact(line: &str, major: u32) -> Option<((String, String), String)> {
@@ -70,12 +95,15 @@ pub(super) async fn found_in(transaction: &Transaction<'_>) -> Result<(Facts, u3
     Ok((facts, u32::try_from(version).unwrap_or(0)))
 }
 
-// Not to_regclass: it refuses whoever may not use the schema, and a look needs no rights.
+// Not to_regclass: it refuses whoever may not use the schema, and a look needs no rights. A schema that is not called
+// after us may be somebody else's.
 const IS_THERE: &str = "\
     select exists ( \
       select from pg_catalog.pg_class c \
       join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
-      where n.nspname = 'symphony' and c.relname = $1)";
+      join pg_catalog.pg_roles o on o.oid = n.nspowner \
+      where n.nspname = $1 and c.relname = $2 \
+        and (n.nspname = 'symphony' or o.rolname = 'symphony_control'))";
 
 /// The lanes of which the database has a trace.
 pub(super) async fn lanes(client: &impl GenericClient) -> Result<Vec<Lane>, tokio_postgres::Error> {
@@ -83,8 +111,10 @@ pub(super) async fn lanes(client: &impl GenericClient) -> Result<Vec<Lane>, toki
     for lane in Lane::ALL {
         let table = match lane {
             Lane::Payment => "payment_outbox_pending",
+            Lane::Event => "outbox",
         };
-        let rows = client.query_typed(IS_THERE, &[(&table, Type::TEXT)]).await?;
+        let schema = files::lot(lane).schema;
+        let rows = client.query_typed(IS_THERE, &[(&schema, Type::TEXT), (&table, Type::TEXT)]).await?;
         if rows.first().is_some_and(|row| row.get(0)) {
             there.push(lane);
         }
@@ -105,8 +135,27 @@ mod tests {
 
     #[test]
     fn every_line_of_the_expected_facts_is_understood() {
-        for line in PAYMENT.lines() {
+        for line in [CORE].into_iter().chain(Lane::ALL.map(text)).flat_map(str::lines) {
             assert!((15..=18).any(|major| fact(line, major).is_some()), "{line}");
         }
+    }
+
+    #[test]
+    fn what_is_of_another_lane_is_no_difference_of_this_one() {
+        let facts = |objects: &[&str]| -> Facts {
+            objects.iter().map(|object| (((*object).into(), "owner".into()), "x".into())).collect()
+        };
+        let payment = "table symphony.payment_outbox_pending";
+        let event = [
+            "schema m10_recovery",
+            "table m10_recovery.outbox",
+            "column m10_recovery.outbox.next_retry_at",
+            "right of PUBLIC to EXECUTE on function m10_recovery.f()",
+        ];
+        let core = "function symphony.planted()";
+        let found = facts(&[&event[..], &[payment, core]].concat());
+        assert_eq!(about(&[Lane::Payment], found.clone(), 18), facts(&[payment, core]));
+        assert_eq!(about(&[Lane::Event], found.clone(), 18), facts(&[&event[..], &[core]].concat()));
+        assert_eq!(about(&Lane::ALL, found.clone(), 18), found);
     }
 }

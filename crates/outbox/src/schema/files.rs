@@ -31,18 +31,22 @@ macro_rules! files {
 pub(super) struct Lot {
     /// Its name in the table of migrations.
     pub(super) name: &'static str,
+    /// The schema that it lives in.
+    pub(super) schema: &'static str,
+    /// Creates that schema, as the installer, where the owner's own does not do.
+    pub(super) home: Option<&'static File>,
     /// Applied once each, in this order.
     pub(super) migrations: &'static [File],
     /// Applied at every install, in this order.
     pub(super) current: &'static [File],
+    /// Who may do what, applied once everything of every lot is there.
+    pub(super) grants: &'static File,
 }
 
 /// Creates the roles, as the installer itself.
 pub(super) const ROLES: &File = &files!["roles.sql"][0];
-/// Becomes the owner of all that follows.
+/// Makes sure that the owner can be acted as, and has its schema.
 pub(super) const OWN: &File = &files!["own.sql"][0];
-/// Who may do what.
-pub(super) const GRANTS: &File = &files!["grants.sql"][0];
 /// Stops being the owner.
 pub(super) const DISOWN: &File = &files!["disown.sql"][0];
 /// Reads the facts that an install decides.
@@ -51,29 +55,37 @@ pub(super) const CATALOGUE: &File = &files!["catalogue.sql"][0];
 /// What every lane needs.
 pub(super) const CORE: Lot = Lot {
     name: "core",
+    schema: "symphony",
+    home: None,
     migrations: files!["migrations/core/0001_migrations.sql"],
     current: files![
         "functions/core/arm_wakeup.sql",
         "functions/core/check_argument.sql",
         "functions/core/check_isolation.sql",
         "functions/core/check_range.sql",
+        "functions/core/clean_error_text.sql",
         "functions/core/refuse_change.sql",
         "functions/core/uuidv7.sql",
         "functions/core/wakeup_lock.sql",
         "functions/core/wake_sleepers.sql",
+        "functions/core/wake_on_insert.sql",
         "views/schema_status.sql",
     ],
+    grants: &files!["grants/core.sql"][0],
 };
 
 /// What `lane` needs beyond that.
 pub(super) const fn lot(lane: Lane) -> &'static Lot {
     match lane {
         Lane::Payment => &PAYMENT,
+        Lane::Event => &EVENT,
     }
 }
 
 static PAYMENT: Lot = Lot {
     name: "payment",
+    schema: "symphony",
+    home: None,
     migrations: files!["migrations/payment/0001_tables.sql"],
     current: files![
         "functions/payment/advise_on_unknown_outcome.sql",
@@ -120,6 +132,22 @@ static PAYMENT: Lot = Lot {
         "views/payment_rail_policies.sql",
         "views/supervisor_outbox_status.sql",
     ],
+    grants: &files!["grants/payment.sql"][0],
+};
+
+static EVENT: Lot = Lot {
+    name: "event",
+    schema: "m10_recovery",
+    home: Some(&files!["schemas/event.sql"][0]),
+    migrations: files!["migrations/event/0001_tables.sql"],
+    current: files![
+        "functions/event/claim_outbox_events.sql",
+        "functions/event/complete_outbox_event.sql",
+        "functions/event/publish_outbox.sql",
+        "triggers/event.sql",
+        "views/outbox_status.sql",
+    ],
+    grants: &files!["grants/event.sql"][0],
 };
 
 #[cfg(test)]
@@ -146,9 +174,10 @@ mod tests {
         sql_files(&folder, &folder, &mut there);
 
         let mut listed: BTreeSet<String> =
-            [ROLES, OWN, GRANTS, DISOWN, CATALOGUE].into_iter().map(|file| file.path.to_owned()).collect();
+            [ROLES, OWN, DISOWN, CATALOGUE].into_iter().map(|file| file.path.to_owned()).collect();
         for lot in [&CORE].into_iter().chain(Lane::ALL.map(lot)) {
-            listed.extend(lot.migrations.iter().chain(lot.current).map(|file| file.path.to_owned()));
+            let files = lot.home.into_iter().chain(lot.migrations).chain(lot.current).chain([lot.grants]);
+            listed.extend(files.map(|file| file.path.to_owned()));
         }
         assert_eq!(there, listed);
     }
@@ -158,11 +187,8 @@ mod tests {
         for lot in [&CORE].into_iter().chain(Lane::ALL.map(lot)) {
             for file in lot.current.iter().filter(|file| file.path.starts_with("functions/")) {
                 assert_eq!(file.text.matches("create or replace function").count(), 1, "{}", file.path);
-                assert!(
-                    file.text.contains(&format!("create or replace function symphony.{}(", file.stem())),
-                    "{}",
-                    file.path
-                );
+                let begins = format!("create or replace function {}.{}(", lot.schema, file.stem());
+                assert!(file.text.contains(&begins), "{}", file.path);
             }
         }
     }

@@ -45,7 +45,8 @@ pub enum Error {
     Verify(#[from] verify::Error),
 }
 
-/// Installs `lanes` into the database of `client`, or upgrades them, in one transaction under an advisory lock.
+/// Installs `lanes` into the database of `client`, or upgrades them, in one transaction under an advisory lock. Lanes that
+/// the database has already are brought along.
 ///
 /// # Errors
 /// See [`Error`].
@@ -53,15 +54,18 @@ pub async fn install(client: &mut Client, lanes: &[Lane]) -> Result<Installed, E
     let transaction = client.transaction().await.map_err(Error::Database)?;
     let lock = "select pg_catalog.pg_advisory_xact_lock($1)";
     transaction.query_typed(lock, &[(&LOCK, Type::INT8)]).await.map_err(Error::Database)?;
+    let mut lanes = [lanes, &catalogue::lanes(&transaction).await.map_err(Error::Database)?].concat();
+    lanes.sort_unstable();
+    lanes.dedup();
     // The script locks tables. Where there is nothing for it to do, nobody who works here is made to wait.
-    if is_current(verify::verify_in(&transaction, lanes).await)? {
-        transaction.batch_execute(&script::guard(lanes)).await.map_err(refused)?;
+    if is_current(verify::verify_in(&transaction, &lanes).await)? {
+        transaction.batch_execute(&script::guard(&lanes)).await.map_err(refused)?;
         transaction.rollback().await.map_err(Error::Database)?;
         return Ok(Installed::AlreadyCurrent);
     }
-    transaction.batch_execute(&script::body(lanes)).await.map_err(refused)?;
+    transaction.batch_execute(&script::body(&lanes)).await.map_err(refused)?;
     transaction.commit().await.map_err(refused)?;
-    let differences = verify(client, lanes).await?;
+    let differences = verify(client, &lanes).await?;
     if differences.is_empty() { Ok(Installed::Applied) } else { Err(Error::Differs { differences }) }
 }
 

@@ -30,17 +30,20 @@ pub const VERSION: i32 = 1;
 pub enum Lane {
     /// Payment instructions, to rails.
     Payment,
+    /// Domain events, to brokers.
+    Event,
 }
 
 impl Lane {
     /// Every lane that this build can install.
-    pub const ALL: [Self; 1] = [Self::Payment];
+    pub const ALL: [Self; 2] = [Self::Payment, Self::Event];
 
     /// The name used on the command line and in the database.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Payment => "payment",
+            Self::Event => "event",
         }
     }
 }
@@ -61,5 +64,5 @@ impl FromStr for Lane {
 
 /// There is no lane of that name.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no lane {0:?}; this build has: payment")]
+#[error("there is no lane {0:?}; this build has: payment, event")]
 pub struct UnknownLane(String);

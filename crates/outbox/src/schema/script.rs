@@ -40,9 +40,8 @@ pub(super) fn body(lanes: &[Lane]) -> String {
          set local check_function_bodies = on;\n",
     );
     push(&mut script, files::ROLES);
-    push(&mut script, files::OWN);
-    script.push_str(&refuse_newer());
-    for lot in [&files::CORE].into_iter().chain(sorted(lanes).into_iter().map(files::lot)) {
+    become_owner(&mut script, lanes);
+    for lot in lots(lanes) {
         for migration in lot.migrations {
             script.push_str(&apply_once(lot, migration));
         }
@@ -50,7 +49,9 @@ pub(super) fn body(lanes: &[Lane]) -> String {
             push(&mut script, file);
         }
     }
-    push(&mut script, files::GRANTS);
+    for lot in lots(lanes) {
+        push(&mut script, lot.grants);
+    }
     push(&mut script, files::DISOWN);
     script
 }
@@ -60,9 +61,8 @@ pub(super) fn body(lanes: &[Lane]) -> String {
 pub(super) fn guard(lanes: &[Lane]) -> String {
     let mut script =
         String::from("set local client_min_messages = warning;\nset local search_path = pg_catalog;\n");
-    push(&mut script, files::OWN);
-    script.push_str(&refuse_newer());
-    for lot in [&files::CORE].into_iter().chain(sorted(lanes).into_iter().map(files::lot)) {
+    become_owner(&mut script, lanes);
+    for lot in lots(lanes) {
         for migration in lot.migrations {
             script.push_str(&apply_once(lot, migration));
         }
@@ -75,6 +75,46 @@ fn sorted(lanes: &[Lane]) -> Vec<Lane> {
     lanes.sort_unstable();
     lanes.dedup();
     lanes
+}
+
+/// Core, and what the lanes need beyond it.
+fn lots(lanes: &[Lane]) -> impl Iterator<Item = &'static Lot> {
+    const CORE: &Lot = &files::CORE;
+    [CORE].into_iter().chain(sorted(lanes).into_iter().map(files::lot))
+}
+
+/// From here on every object is the owner's, unless the database is one that this script must not touch.
+fn become_owner(script: &mut String, lanes: &[Lane]) {
+    push(script, files::OWN);
+    for home in lots(lanes).filter_map(|lot| lot.home) {
+        push(script, home);
+    }
+    script.push_str("\nset local role symphony_control;\n");
+    script.push_str(&refuse_newer());
+    script.push_str(&refuse_others(lanes));
+}
+
+/// Rights are given from nothing: those of a lane that is not in the script would be gone.
+fn refuse_others(lanes: &[Lane]) -> String {
+    let ours: Vec<_> = lots(lanes).map(|lot| format!("'{}'", lot.name)).collect();
+    format!(
+        "
+do $guard$
+declare
+  v_lane text;
+begin
+  if to_regclass('symphony.schema_migrations') is not null then
+    select min(m.lane) into v_lane from symphony.schema_migrations m where m.lane not in ({});
+    if v_lane is not null then
+      raise exception 'this database has the lane % as well, which is not in this script', v_lane
+        using errcode = '55000', hint = 'Name every lane that the database has, with --lane for each.';
+    end if;
+  end if;
+end
+$guard$;
+",
+        ours.join(", ")
+    )
 }
 
 fn push(script: &mut String, file: &File) {
@@ -145,6 +185,7 @@ mod tests {
     #[test]
     fn a_lane_named_twice_is_installed_once() {
         assert_eq!(script(&[Lane::Payment, Lane::Payment]), script(&[Lane::Payment]));
+        assert_eq!(script(&[Lane::Event, Lane::Payment]), script(&Lane::ALL));
     }
 
     #[test]

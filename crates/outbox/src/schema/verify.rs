@@ -72,7 +72,7 @@ pub async fn verify(client: &mut Client, lanes: &[Lane]) -> Result<Vec<Differenc
         return Err(Error::NotInstalled);
     }
     let (found, major) = catalogue::found(client).await?;
-    Ok(compare(&catalogue::expected(lanes, major), &found))
+    Ok(compare(&catalogue::expected(lanes, major), &catalogue::about(lanes, found, major)))
 }
 
 /// The same for a transaction that holds the lock of an install.
@@ -81,7 +81,7 @@ pub(super) async fn verify_in(transaction: &Transaction<'_>, lanes: &[Lane]) -> 
         return Err(Error::NotInstalled);
     }
     let (found, major) = catalogue::found_in(transaction).await?;
-    Ok(compare(&catalogue::expected(lanes, major), &found))
+    Ok(compare(&catalogue::expected(lanes, major), &catalogue::about(lanes, found, major)))
 }
 
 fn compare(expected: &Facts, found: &Facts) -> Vec<Difference> {

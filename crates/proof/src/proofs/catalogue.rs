@@ -5,7 +5,7 @@ use super::evidence::{Evidence, Failure, Trial, code, require};
 use crate::kit::scratch::Database;
 
 /// The moves of the contract: each must run with the owner's rights.
-const MOVES: [&str; 13] = [
+const MOVES: [&str; 16] = [
     "enqueue_payment_outbox",
     "enqueue_payment_outbox_batch",
     "claim_outbox_batch",
@@ -19,36 +19,41 @@ const MOVES: [&str; 13] = [
     "set_payment_rail",
     "pause_payment_rail",
     "resume_payment_rail",
+    "publish_outbox",
+    "claim_outbox_events",
+    "complete_outbox_event",
 ];
 
-/// Every function of the schema, as `f`.
-const FUNCTIONS: &str = "from pg_proc f where f.pronamespace = 'symphony'::regnamespace";
+/// Every function of our schemas, as `f`.
+const FUNCTIONS: &str =
+    "from pg_proc f where f.pronamespace = any (array['symphony', 'm10_recovery']::regnamespace[])";
 
 /// Every object that should say what it is, and whether it does.
 const COMMENTS: &str = "
-    select 'schema symphony' as object, obj_description('symphony'::regnamespace, 'pg_namespace') as comment
+    select format('schema %s', n.nspname) as object, obj_description(n.oid, 'pg_namespace') as comment
+    from pg_namespace n where n.nspname in ('symphony', 'm10_recovery')
     union all
     select format('relation %s', c.relname), obj_description(c.oid, 'pg_class')
-    from pg_class c where c.relnamespace = 'symphony'::regnamespace and c.relkind in ('r', 'p', 'v', 'm', 'S', 'f', 'c')
+    from pg_class c where c.relnamespace = any (array['symphony', 'm10_recovery']::regnamespace[]) and c.relkind in ('r', 'p', 'v', 'm', 'S', 'f', 'c')
     union all
     select format('column %s.%s', c.relname, a.attname), col_description(c.oid, a.attnum)
     from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-    where c.relnamespace = 'symphony'::regnamespace and c.relkind in ('r', 'p')
+    where c.relnamespace = any (array['symphony', 'm10_recovery']::regnamespace[]) and c.relkind in ('r', 'p')
     union all
     select format('index %s', c.relname), obj_description(c.oid, 'pg_class')
     from pg_class c
-    where c.relnamespace = 'symphony'::regnamespace and c.relkind in ('i', 'I')
+    where c.relnamespace = any (array['symphony', 'm10_recovery']::regnamespace[]) and c.relkind in ('i', 'I')
       and not exists (select from pg_constraint k where k.conindid = c.oid)
     union all
     select format('function %s', f.proname), obj_description(f.oid, 'pg_proc')
-    from pg_proc f where f.pronamespace = 'symphony'::regnamespace
+    from pg_proc f where f.pronamespace = any (array['symphony', 'm10_recovery']::regnamespace[])
     union all
     select format('type %s', t.typname), obj_description(t.oid, 'pg_type')
-    from pg_type t where t.typnamespace = 'symphony'::regnamespace and t.typtype in ('e', 'd', 'r')
+    from pg_type t where t.typnamespace = any (array['symphony', 'm10_recovery']::regnamespace[]) and t.typtype in ('e', 'd', 'r')
     union all
     select format('trigger %s', t.tgname), obj_description(t.oid, 'pg_trigger')
     from pg_trigger t join pg_class c on c.oid = t.tgrelid
-    where c.relnamespace = 'symphony'::regnamespace and not t.tgisinternal";
+    where c.relnamespace = any (array['symphony', 'm10_recovery']::regnamespace[]) and not t.tgisinternal";
 
 /// Proof 22.
 pub(super) async fn is_in_order(database: &Database) -> Result<Evidence, Failure> {
@@ -58,10 +63,10 @@ pub(super) async fn is_in_order(database: &Database) -> Result<Evidence, Failure
     let found = format!("select count(distinct f.proname) {FUNCTIONS} and f.proname = any ($1)");
     let found = count(&owner, &found, &[&MOVES.as_slice()]).await?;
     trial.holds(
-        "reading the functions of schema symphony from the catalogue",
-        "the 13 moves of the contract, and those they are made of",
+        "reading the functions of schemas symphony and m10_recovery from the catalogue",
+        "the 16 moves of the contracts, and those they are made of",
         format!("{all} functions, {found} of them moves"),
-        found == 13 && all > 13,
+        found == 16 && all > 16,
     )?;
 
     let questions = [
@@ -72,9 +77,11 @@ pub(super) async fn is_in_order(database: &Database) -> Result<Evidence, Failure
             ),
         ),
         (
-            "looking for a search_path that is not exactly pg_catalog, symphony, pg_temp",
+            "looking for a search_path that is not exactly pg_catalog, the schemas of the lane, pg_temp",
             format!(
-                "select string_agg(f.proname, ', ') {FUNCTIONS} and not coalesce('search_path=pg_catalog, symphony, pg_temp' = any (f.proconfig), false)"
+                "select string_agg(f.proname, ', ') {FUNCTIONS} and not coalesce(
+                   case when f.pronamespace = 'symphony'::regnamespace then 'search_path=pg_catalog, symphony, pg_temp'
+                        else 'search_path=pg_catalog, m10_recovery, symphony, pg_temp' end = any (f.proconfig), false)"
             ),
         ),
         (
@@ -112,7 +119,7 @@ pub(super) async fn is_in_order(database: &Database) -> Result<Evidence, Failure
         (
             "looking for a relation or type that symphony_control does not own",
             "select string_agg(c.relname, ', ') from pg_class c
-             where c.relnamespace = 'symphony'::regnamespace and c.relowner <> 'symphony_control'::regrole"
+             where c.relnamespace = any (array['symphony', 'm10_recovery']::regnamespace[]) and c.relowner <> 'symphony_control'::regrole"
                 .to_owned(),
         ),
     ];
@@ -124,9 +131,9 @@ pub(super) async fn is_in_order(database: &Database) -> Result<Evidence, Failure
 
     // By trying: somebody without any right calls each of them.
     let nobody = database.connect_as_login(&[]).await?;
-    database.connect().await?.batch_execute("grant usage on schema symphony to public").await?;
+    database.connect().await?.batch_execute("grant usage on schema symphony, m10_recovery to public").await?;
     let calls = format!(
-        "select format('select symphony.%I(%s)', f.proname,
+        "select format('select %I.%I(%s)', f.pronamespace::regnamespace, f.proname,
            (select string_agg(format('null::%s', format_type(t.t, null)), ', ' order by t.place) from unnest(f.proargtypes) with ordinality as t (t, place)))
          {FUNCTIONS}"
     );
@@ -135,11 +142,11 @@ pub(super) async fn is_in_order(database: &Database) -> Result<Evidence, Failure
         let call: String = row.get(0);
         let result = nobody.batch_execute(&call).await;
         let happened = result.err().map_or("allowed".to_owned(), |error| code(&error).to_owned());
-        require(|| format!("{call}; as PUBLIC, who may look into the schema"), "42501".to_owned(), happened)?;
+        require(|| format!("{call}; as PUBLIC, who may look into the schemas"), "42501".to_owned(), happened)?;
         refused += 1;
     }
     trial.same(
-        "calling each as a login without any role, given USAGE of the schema",
+        "calling each as a login without any role, given USAGE of the schemas",
         "refused with 42501",
         all,
         refused,

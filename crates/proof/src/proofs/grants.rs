@@ -13,7 +13,7 @@ use super::crew::{count, text};
 use super::evidence::{Evidence, Failure, Trial, code, require, words};
 use crate::kit::scratch::Database;
 use expected::{ROLES, allowed};
-use objects::{Right, rights};
+use objects::{Right, SCHEMAS, rights};
 
 /// Somebody who tries everything.
 struct Actor {
@@ -88,7 +88,7 @@ fn expected_objects_exist(rights: &[Right], trial: &mut Trial) -> Result<(), Fai
     trial.holds(
         "looking for the objects that the contract speaks of",
         "all of them",
-        format!("{objects} are there, and {} rights on everything in the schema", rights.len()),
+        format!("{objects} are there, and {} rights on everything in the schemas", rights.len()),
         objects > 20,
     )
 }
@@ -111,13 +111,15 @@ async fn as_the_catalogue_says(superuser: &Client, rights: &[Right], trial: &mut
         format!("{compared} of {compared} are so"),
         compared == rights.len() * ROLES.len(),
     )?;
-    let passed_on = "select count(*) from (
-        select (aclexplode(relacl)).* from pg_class where relnamespace = 'symphony'::regnamespace
-        union all select (aclexplode(proacl)).* from pg_proc where pronamespace = 'symphony'::regnamespace
-        union all select (aclexplode(attacl)).* from pg_attribute a join pg_class c on c.oid = a.attrelid where c.relnamespace = 'symphony'::regnamespace
-        union all select (aclexplode(nspacl)).* from pg_namespace where nspname = 'symphony') g
-      where g.is_grantable and g.grantee <> 'symphony_control'::regrole";
-    let passed_on = count(superuser, passed_on, &[]).await?;
+    let passed_on = format!(
+        "select count(*) from (
+        select (aclexplode(relacl)).* from pg_class where relnamespace = any ({SCHEMAS})
+        union all select (aclexplode(proacl)).* from pg_proc where pronamespace = any ({SCHEMAS})
+        union all select (aclexplode(attacl)).* from pg_attribute a join pg_class c on c.oid = a.attrelid where c.relnamespace = any ({SCHEMAS})
+        union all select (aclexplode(nspacl)).* from pg_namespace where oid = any ({SCHEMAS})) g
+      where g.is_grantable and g.grantee <> 'symphony_control'::regrole"
+    );
+    let passed_on = count(superuser, &passed_on, &[]).await?;
     trial.same("looking for rights that their holder may pass on", "rights", 0, passed_on)
 }
 

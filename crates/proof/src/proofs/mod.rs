@@ -11,6 +11,7 @@
 //! - `enqueue`, `keys`, `wakeup`, `sequences`: what a producer's transaction does, and does not
 //! - `leases`, `races`, `ceiling`, `backoff`: who may act on a row, how often and when
 //! - `order`, `handover`: ordered rails; `unknown`: outcomes that nobody knows; `rails`: pauses and caps
+//! - `event`: the event lane, its contract and its claims
 //! - `grants`, `planted`, `catalogue`: who may do what, whatever they plant
 //! - `crew`, `clock`, `mix`, `signals`, `dice`: sessions, time that is moved, random work, how sessions meet, chance that
 //!   can be repeated
@@ -24,6 +25,7 @@ mod crew;
 mod dice;
 mod endings;
 mod enqueue;
+mod event;
 mod evidence;
 mod grants;
 mod handover;
@@ -109,7 +111,7 @@ pub fn named(name: &str) -> Option<&'static Proof> {
     ALL.iter().find(|proof| proof.name == name)
 }
 
-static ALL: [Proof; 22] = [
+static ALL: [Proof; 24] = [
     Proof {
         number: 1,
         name: "nobody_can_change_what_is_in_the_ledger",
@@ -245,6 +247,20 @@ static ALL: [Proof; 22] = [
         name: "every_function_has_one_signature_a_fixed_search_path_and_no_public_right",
         promise: "Every function has one signature and a fixed search_path, and PUBLIC can execute none.",
         run: |database| Box::pin(catalogue::is_in_order(database)),
+    },
+    Proof {
+        number: 23,
+        name: "the_event_contract_holds_rule_by_rule_and_drift_is_named",
+        promise: "The event lane is its contract to the letter: signatures, columns, what is claimable, the delays, the \
+                  refusals; a catalogue that drifts from it is found and named.",
+        run: |database| Box::pin(event::contract_holds(database)),
+    },
+    Proof {
+        number: 25,
+        name: "a_worker_that_lost_its_claim_cannot_finish_the_entry",
+        promise: "A worker whose claim on an event was taken over, ended or completed changes nothing, though the contract \
+                  has no token; the one that holds the claim succeeds.",
+        run: |database| Box::pin(event::claims::lost_is_lost(database)),
     },
 ];
 

@@ -7,11 +7,12 @@ use super::crew::{
     Lease, Order, Outcome, claim, complete, count, enqueue, enqueue_batch, redrive, release, renew, repair,
     resolve, set_rail, text,
 };
+use super::event::crew as events;
 use super::evidence::{Evidence, Failure, Trial, require};
 use crate::kit::scratch::Database;
 
 /// Functions that ours call without naming their schema, with a poisonous answer.
-const FUNCTIONS: [(&str, &str, &str); 16] = [
+const FUNCTIONS: [(&str, &str, &str); 19] = [
     ("now()", "timestamptz", "'1999-01-01'"),
     ("clock_timestamp()", "timestamptz", "'1999-01-01'"),
     ("uuidv7()", "uuid", "'00000000-0000-0000-0000-000000000000'"),
@@ -28,6 +29,9 @@ const FUNCTIONS: [(&str, &str, &str); 16] = [
     ("bump_participant_outbox_seq(text)", "bigint", "4711"),
     ("outbox_resolution(uuid)", "text", "'NOT_PAID'"),
     ("rail_policy_lock()", "bigint", "1"),
+    ("clean_error_text(text)", "text", "'planted'"),
+    ("make_interval(int, int, int, int, int, int, double precision)", "interval", "'0'"),
+    ("wake_sleepers(text)", "void", "null"),
 ];
 
 /// Operators that ours use, all of them lying.
@@ -74,10 +78,11 @@ pub(super) async fn objects_are_ignored(database: &Database) -> Result<Evidence,
     caller.execute("truncate planted.sprung", &[]).await?;
 
     a_whole_life(&caller, &superuser, &mut trial).await?;
+    an_event(&caller, &superuser, &mut trial).await?;
     let sprung = count(&superuser, "select count(*) from planted.sprung", &[]).await?;
     trial.same("counting what the functions called of it", "traps sprung", 0, sprung)?;
     let mut rows = 0;
-    for row in superuser.query("select relname::text from pg_class where relnamespace = 'symphony'::regnamespace and relkind in ('r', 'v')", &[]).await? {
+    for row in superuser.query("select relname::text from pg_class where relnamespace = any (array['symphony', 'm10_recovery']::regnamespace[]) and relkind in ('r', 'v')", &[]).await? {
         let table: String = row.get(0);
         rows += count(&caller, &format!("select pg_catalog.count(*) from pg_temp.{table}"), &[]).await?;
     }
@@ -99,7 +104,7 @@ async fn plant(superuser: &Client, caller: &Client) -> Result<usize, Failure> {
                      from pg_class c
                      join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
                      join pg_type t on t.oid = a.atttypid
-                     where c.relnamespace = 'symphony'::regnamespace and c.relkind in ('r', 'v')
+                     where c.relnamespace = any (array['symphony', 'm10_recovery']::regnamespace[]) and c.relkind in ('r', 'v')
                      group by c.relname";
     let relations = superuser.query(relations, &[]).await?;
     for row in &relations {
@@ -221,5 +226,32 @@ async fn a_whole_life(caller: &Client, superuser: &Client, trial: &mut Trial) ->
         "Susan 1 DISPATCHED, alice 1 FAILED, alice 2 ZOMBIE_REQUEUE, alice 2 DISPATCHED, alice 3 DISPATCHED"
             .to_owned(),
         ledger,
+    )
+}
+
+/// Every move of the event lane, in that session.
+async fn an_event(caller: &Client, superuser: &Client, trial: &mut Trial) -> Result<(), Failure> {
+    let published = events::publish(caller, "order", "1").await?;
+    let held = events::claim(caller, "A", 10).await?;
+    require(|| "claiming an event".into(), format!("{:?}", [published]), format!("{held:?}"))?;
+    trial.refused(
+        "completing another's event, with an operator = for text that calls nothing equal",
+        "P7002",
+        events::complete(caller, published, "B", true, None).await,
+    )?;
+    events::complete(caller, published, "A", false, Some("mail to ann@example.org bounced")).await?;
+    require(|| "claiming within the second".into(), 0, events::claim(caller, "B", 10).await?.len())?;
+    events::make_due(superuser).await?;
+    require(|| "claiming again".into(), 1, events::claim(caller, "B", 10).await?.len())?;
+    events::complete(caller, published, "B", true, None).await?;
+    let left =
+        "select concat_ws(' ', o.retry_count, o.claimed_by, e.error, o.processed_at > now() - interval '1 hour')
+                from m10_recovery.outbox o join m10_recovery.outbox_errors e on e.event_id = o.id";
+    let left = text(superuser, left, &[]).await?;
+    trial.same(
+        "every move of the event lane in that session, and then reading the real tables",
+        "event and error",
+        "1 B mail to [e-mail] bounced t".to_owned(),
+        left,
     )
 }

@@ -13,13 +13,13 @@ const SLEEP: &str = "select pg_advisory_lock(symphony.wakeup_lock('outbox_pendin
 const WAKE: &str = "select pg_advisory_unlock(symphony.wakeup_lock('outbox_pending'))";
 
 /// A session that hears what is said on the channel, in order.
-struct Listener {
+pub(super) struct Listener {
     _client: Client,
     heard: mpsc::UnboundedReceiver<(String, String)>,
 }
 
 impl Listener {
-    async fn start(database: &Database) -> Result<Self, Failure> {
+    pub(super) async fn start(database: &Database, channel: &str) -> Result<Self, Failure> {
         let (says, heard) = mpsc::unbounded_channel();
         let hear = move |message| {
             if let AsyncMessage::Notification(said) = message {
@@ -27,12 +27,12 @@ impl Listener {
             }
         };
         let client = database.target().connect_and_hear(hear).await.map_err(scratch::Error::from)?;
-        client.batch_execute("listen outbox_pending; listen marker").await?;
+        client.batch_execute(&format!("listen {channel}; listen marker")).await?;
         Ok(Self { _client: client, heard })
     }
 
     /// How often the sleeper was called before this writer's marker, which is sent after all it committed.
-    async fn calls(&mut self, writer: &Client) -> Result<i64, Failure> {
+    pub(super) async fn calls(&mut self, writer: &Client) -> Result<i64, Failure> {
         writer.batch_execute("notify marker").await?;
         let mut calls = 0;
         while let Some((channel, payload)) = self.heard.recv().await {
@@ -55,7 +55,7 @@ pub(super) async fn follows_the_commit(database: &Database) -> Result<Evidence, 
     let mut trial = Trial::default();
     let crew = Crew::hire(database).await?;
     set_rail(&crew.operator, "bank", "{}").await?;
-    let mut listener = Listener::start(database).await?;
+    let mut listener = Listener::start(database, "outbox_pending").await?;
     let sleeper = database.connect_as("symphony_executor").await?;
     sleeper.batch_execute(SLEEP).await?;
     let order = |name: &str| Order::new(name, "alice", "bank");

@@ -12,37 +12,48 @@ pub(super) const ROLES: [&str; 6] = [
     "symphony_auth",
 ];
 
-const ENQUEUE: [&str; 2] = ["enqueue_payment_outbox", "enqueue_payment_outbox_batch"];
-const EXECUTE: [&str; 10] = [
-    "advise_on_unknown_outcome",
-    "arm_wakeup",
-    "claim_outbox_batch",
-    "complete_outbox_attempt",
-    "complete_outbox_batch",
-    "next_outbox_due",
-    "renew_outbox_leases",
-    "release_outbox_leases",
-    "repair_expired_leases",
-    "wakeup_lock",
+const ENQUEUE: [&str; 3] =
+    ["symphony.enqueue_payment_outbox", "symphony.enqueue_payment_outbox_batch", "m10_recovery.publish_outbox"];
+const EXECUTE: [&str; 12] = [
+    "symphony.advise_on_unknown_outcome",
+    "symphony.arm_wakeup",
+    "symphony.claim_outbox_batch",
+    "symphony.complete_outbox_attempt",
+    "symphony.complete_outbox_batch",
+    "symphony.next_outbox_due",
+    "symphony.renew_outbox_leases",
+    "symphony.release_outbox_leases",
+    "symphony.repair_expired_leases",
+    "symphony.wakeup_lock",
+    "m10_recovery.claim_outbox_events",
+    "m10_recovery.complete_outbox_event",
 ];
 const OPERATE: [&str; 5] = [
-    "redrive_payment_outbox",
-    "resolve_payment_outbox",
-    "set_payment_rail",
-    "pause_payment_rail",
-    "resume_payment_rail",
+    "symphony.redrive_payment_outbox",
+    "symphony.resolve_payment_outbox",
+    "symphony.set_payment_rail",
+    "symphony.pause_payment_rail",
+    "symphony.resume_payment_rail",
 ];
-const VIEWS: [&str; 8] = [
-    "supervisor_outbox_status",
-    "outbox_operational_status",
-    "payment_outbox_dlq",
-    "payment_outbox_events",
-    "payment_rail_policies",
-    "payment_outbox_operations_log",
-    "schema_status",
-    "unknown_outcome_codes",
+const VIEWS: [&str; 9] = [
+    "symphony.supervisor_outbox_status",
+    "symphony.outbox_operational_status",
+    "symphony.payment_outbox_dlq",
+    "symphony.payment_outbox_events",
+    "symphony.payment_rail_policies",
+    "symphony.payment_outbox_operations_log",
+    "symphony.schema_status",
+    "symphony.unknown_outcome_codes",
+    "m10_recovery.outbox_status",
 ];
-const READABLE: [&str; 2] = ["payment_outbox_pending", "payment_outbox_attempts"];
+const READABLE: [&str; 4] = [
+    "symphony.payment_outbox_pending",
+    "symphony.payment_outbox_attempts",
+    "m10_recovery.outbox",
+    "m10_recovery.outbox_errors",
+];
+/// Without payloads, so that people on duty may read it as well.
+const ERRORS: &str = "m10_recovery.outbox_errors";
 
 /// Every object that the table names, with its kind.
 pub(super) fn objects() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -52,7 +63,7 @@ pub(super) fn objects() -> impl Iterator<Item = (&'static str, &'static str)> {
         .chain(of("function", &OPERATE))
         .chain(of("view", &VIEWS))
         .chain(of("table", &READABLE))
-        .chain([("schema", "symphony")])
+        .chain([("schema", "symphony"), ("schema", "m10_recovery")])
 }
 
 /// Whether this role, or somebody without any, has a right. What is not in the table is refused.
@@ -69,6 +80,7 @@ pub(super) fn allowed(role: Option<&str>, right: &Right) -> bool {
             reads && VIEWS.contains(&object)
         }
         ("table", "symphony_readonly" | "symphony_auditor") => reads && READABLE.contains(&object),
+        ("table", "symphony_operator") => reads && object == ERRORS,
         _ => false,
     }
 }

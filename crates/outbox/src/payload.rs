@@ -1,4 +1,4 @@
-//! What a rail is given, kept as the JSON text that it is.
+//! What a rail or a broker is given, kept as the JSON text that it is.
 //!
 //! A `serde_json::Value` would read an amount with a fraction into a float. The text goes to the database and
 //! comes back with every digit, and whoever parses it chooses the type of its numbers.
@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// A payload: JSON text, not yet interpreted. The database takes only an object.
+/// A payload: JSON text, not yet interpreted. The payment lane takes only an object.
 ///
 /// It may hold personal data, so `Debug` does not show it.
 #[derive(Clone, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ impl Payload {
     }
 
     #[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
-    pub(super) fn raw(&self) -> &RawValue {
+    pub(crate) fn raw(&self) -> &RawValue {
         &self.0
     }
 }

@@ -1,0 +1,71 @@
+//! What those who read may see.
+
+use symphony_outbox::event::worker::{Outcome, complete};
+use symphony_outbox::event::{EventId, publisher, reading};
+use symphony_outbox::{BatchSize, event::Event};
+
+use crate::stage::{Stage, event};
+
+#[tokio::test]
+async fn the_totals_tell_due_claimed_stuck_and_scheduled_apart_and_leave_out_what_is_processed() {
+    let stage = Stage::set().await;
+    for number in 1..=2 {
+        stage.publish(number).await;
+    }
+    let held = stage.claim().await;
+    complete(&stage.root, &held.processor, held.events[0].id, &Outcome::Delivered).await.unwrap();
+    complete(&stage.root, &held.processor, held.events[1].id, &Outcome::Failed { error: None }).await.unwrap();
+    stage.publish(3).await;
+    stage.claim().await;
+    stage.let_claims_age().await;
+    stage.publish(4).await;
+    let claim =
+        "update m10_recovery.outbox set claimed_at = now(), claimed_by = 'x' where aggregate_id = 'order-4'";
+    stage.root.batch_execute(claim).await.unwrap();
+    let other = Event { aggregate_type: "invoice".to_owned(), ..event(5) };
+    let due = publisher::publish(&stage.root, &other).await.unwrap();
+    let waits = "update m10_recovery.outbox set process_after = now() - interval '90 seconds' where id = $1";
+    stage.root.execute(waits, &[&due.0]).await.unwrap();
+
+    for role in ["symphony_readonly", "symphony_auditor", "symphony_operator"] {
+        let status = reading::status(&stage.login(role).await).await.unwrap();
+        assert_eq!((status.due, status.claimed, status.stuck, status.scheduled), (1, 1, 1, 1));
+        assert!(status.oldest_due_age_seconds >= 90.0, "{status:?}");
+        let kinds: Vec<_> = status.by_aggregate_type.iter().map(|kind| kind.aggregate_type.as_str()).collect();
+        assert_eq!((status.aggregate_types, kinds), (2, vec!["invoice", "order"]));
+        assert_eq!((status.by_aggregate_type[0].due, status.by_aggregate_type[1].due), (1, 0));
+    }
+}
+
+#[tokio::test]
+async fn the_totals_by_type_have_an_end() {
+    let stage = Stage::set().await;
+    let many = "select m10_recovery.publish_outbox('type-' || least(g, 150), 'x', 'y', '{}') from generate_series(1, 200) g";
+    stage.root.execute(many, &[]).await.unwrap();
+    let status = reading::status(&stage.root).await.unwrap();
+    assert_eq!((status.due, status.aggregate_types, status.by_aggregate_type.len()), (200, 150, 100));
+    let most = status.by_aggregate_type.iter().find(|kind| kind.aggregate_type == "type-150");
+    assert_eq!(most.map(|kind| kind.due), Some(51), "the type with most is among them");
+}
+
+#[tokio::test]
+async fn an_event_and_what_was_said_about_it_can_be_read_without_its_payload() {
+    let stage = Stage::set().await;
+    let id = stage.publish(1).await;
+    for number in 1..=3 {
+        let held = stage.claim().await;
+        let error = Some(format!("try {number} for ann@example.org"));
+        complete(&stage.root, &held.processor, id, &Outcome::Failed { error }).await.unwrap();
+        stage.root.batch_execute("update m10_recovery.outbox set process_after = now()").await.unwrap();
+    }
+    let reader = stage.login("symphony_readonly").await;
+    let state = reading::event(&reader, id).await.unwrap().unwrap();
+    assert_eq!((state.id, state.retry_count, state.aggregate_id.as_str()), (id, 3, "order-1"));
+    assert_eq!((state.processed_at, state.claimed_by), (None, None));
+    assert!(!serde_json::to_string(&reading::event(&reader, id).await.unwrap()).unwrap().contains("10.50"));
+    assert_eq!(reading::event(&reader, EventId(4711)).await.unwrap(), None);
+
+    let said = reading::errors(&reader, id, BatchSize::try_from(2).unwrap()).await.unwrap();
+    let said: Vec<_> = said.iter().map(|said| (said.retry_count, said.succeeded, said.error.as_str())).collect();
+    assert_eq!(said, [(3, false, "try 3 for [e-mail]"), (2, false, "try 2 for [e-mail]")]);
+}

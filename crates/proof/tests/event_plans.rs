@@ -1,0 +1,114 @@
+//! A claim of events stays cheap in a crowd, and so do the totals: the pages they read, on tables that were never analysed.
+//!
+//! Pages are counted rather than milliseconds, because their number is the same on every machine.
+#![expect(clippy::unwrap_used, reason = "a test that cannot ask the database has failed")]
+
+use symphony_proof::kit::scratch::{Database, Server};
+use tokio_postgres::Client;
+
+const CLAIM: &str = "select * from m10_recovery.claim_outbox_events('planner', 100)";
+const STATUS: &str = "select * from m10_recovery.outbox_status";
+
+async fn stage() -> (Database, Client) {
+    let database = Server::from_env().await.unwrap().database().await.unwrap();
+    let client = database.connect().await.unwrap();
+    client.batch_execute("alter table m10_recovery.outbox set (autovacuum_enabled = off)").await.unwrap();
+    (database, client)
+}
+
+/// So many events, in this state.
+async fn crowd(client: &Client, count: i32, column: &str, value: &str) {
+    let insert = format!(
+        "insert into m10_recovery.outbox (aggregate_type, aggregate_id, event_type, payload{}{column}) \
+         select 'order', 'order-' || i, 'Placed', '{{}}'{}{value} from generate_series(1, $1) i",
+        if column.is_empty() { "" } else { ", " },
+        if value.is_empty() { "" } else { ", " },
+    );
+    client.execute(&insert, &[&count]).await.unwrap();
+}
+
+/// What a statement took, once the session has compiled it: pages, and whether it read the table from end to end.
+async fn cost(database: &Database, statement: &str) -> (i64, i64) {
+    let client = database.connect().await.unwrap();
+    for _ in 0..2 {
+        client.query(statement, &[]).await.unwrap();
+    }
+    client.batch_execute("begin").await.unwrap();
+    let explain =
+        format!("explain (analyze, buffers, timing off, costs off, summary off, format json) {statement}");
+    let plan: serde_json::Value = client.query_one(&explain, &[]).await.unwrap().get(0);
+    let plan = &plan[0]["Plan"];
+    if statement == CLAIM {
+        assert_eq!(plan["Actual Rows"].as_f64(), Some(100.0), "the claim found what is due");
+    }
+    let scans = "select pg_stat_get_xact_numscans('m10_recovery.outbox'::regclass)";
+    let scans: i64 = client.query_one(scans, &[]).await.unwrap().get(0);
+    client.batch_execute("rollback").await.unwrap();
+    (["Shared Hit Blocks", "Shared Read Blocks"].iter().map(|key| plan[key].as_i64().unwrap()).sum(), scans)
+}
+
+/// Claims of fresh events in this crowd, against claims with nothing else there.
+async fn claims_cost_the_same(fill: &[(i32, &str, &str)]) {
+    let (alone, client) = stage().await;
+    crowd(&client, 600, "", "").await;
+    let (alone, _) = cost(&alone, CLAIM).await;
+
+    let (database, client) = stage().await;
+    for (count, column, value) in fill {
+        crowd(&client, *count, column, value).await;
+    }
+    crowd(&client, 600, "", "").await;
+    let (pages, scans) = cost(&database, CLAIM).await;
+    assert!(pages <= 2 * alone, "{pages} pages in the crowd, {alone} without");
+    assert_eq!(scans, 0, "the table was read from end to end");
+}
+
+#[tokio::test]
+async fn a_claim_costs_the_same_with_500000_processed_events() {
+    claims_cost_the_same(&[(500_000, "processed_at", "now()")]).await;
+}
+
+#[tokio::test]
+async fn a_claim_costs_the_same_with_500000_events_that_are_not_due() {
+    claims_cost_the_same(&[(
+        500_000,
+        "process_after",
+        "now() + interval '1 hour' + i * interval '1 microsecond'",
+    )])
+    .await;
+}
+
+#[tokio::test]
+async fn a_claim_costs_the_same_with_200000_events_that_others_hold() {
+    claims_cost_the_same(&[(200_000, "claimed_at, claimed_by", "now(), 'another'")]).await;
+}
+
+#[tokio::test]
+async fn a_claim_costs_no_more_when_everything_is_due_again_at_once() {
+    let due = "now() - interval '1 hour' + i * interval '1 microsecond'";
+    let (few, client) = stage().await;
+    crowd(&client, 2_000, "retry_count, process_after", &format!("1, {due}")).await;
+    let (few, _) = cost(&few, CLAIM).await;
+    let (database, client) = stage().await;
+    crowd(&client, 300_000, "retry_count, process_after", &format!("1, {due}")).await;
+    let (pages, scans) = cost(&database, CLAIM).await;
+    assert!(pages <= 2 * few, "{pages} pages with 300,000 due, {few} with 2,000");
+    assert_eq!(scans, 0, "the table was read from end to end");
+}
+
+#[tokio::test]
+async fn the_totals_never_look_at_processed_events() {
+    for analysed in [false, true] {
+        let (database, client) = stage().await;
+        crowd(&client, 300_000, "processed_at", "now()").await;
+        crowd(&client, 200, "", "").await;
+        crowd(&client, 200, "process_after", "now() + interval '1 hour'").await;
+        crowd(&client, 200, "claimed_at, claimed_by", "now(), 'another'").await;
+        if analysed {
+            client.batch_execute("analyze m10_recovery.outbox").await.unwrap();
+        }
+        let (pages, scans) = cost(&database, STATUS).await;
+        assert!(pages < 200, "{pages} pages, analysed: {analysed}");
+        assert_eq!(scans, 0, "the table was read from end to end, analysed: {analysed}");
+    }
+}

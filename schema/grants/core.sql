@@ -1,0 +1,20 @@
+-- Who may do what in schema symphony. Applied after everything is made, from nothing: the files of this folder are the whole truth.
+--
+-- Runtime roles hold EXECUTE on functions and SELECT on views, and no right to change a table. What is
+-- not granted here or in the file of a lane is refused, PUBLIC included. This file takes away what the lanes that live in
+-- this schema had, so their files must follow it.
+revoke all on schema symphony from public, symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor, symphony_auth;
+revoke all on all tables in schema symphony from public, symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor, symphony_auth;
+revoke all on all sequences in schema symphony from public, symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor, symphony_auth;
+revoke all on all functions in schema symphony from public, symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor, symphony_auth;
+
+grant usage on schema symphony to symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor;
+
+grant execute on function
+  symphony.arm_wakeup,
+  symphony.wakeup_lock
+to symphony_executor;
+
+grant select on
+  symphony.schema_status
+to symphony_operator, symphony_readonly, symphony_auditor;

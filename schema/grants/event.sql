@@ -1,0 +1,26 @@
+-- Who may do what on the event lane, from nothing. Nobody may change a table; what is not granted here is refused, PUBLIC included.
+revoke all on schema m10_recovery from public, symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor, symphony_auth;
+revoke all on all tables in schema m10_recovery from public, symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor, symphony_auth;
+revoke all on all sequences in schema m10_recovery from public, symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor, symphony_auth;
+revoke all on all functions in schema m10_recovery from public, symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor, symphony_auth;
+
+grant usage on schema m10_recovery to symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor;
+
+grant execute on function
+  m10_recovery.publish_outbox
+to symphony_ingest;
+
+grant execute on function
+  m10_recovery.claim_outbox_events,
+  m10_recovery.complete_outbox_event
+to symphony_executor;
+
+-- Without payloads: for people on duty as well.
+grant select on
+  m10_recovery.outbox_status,
+  m10_recovery.outbox_errors
+to symphony_operator, symphony_readonly, symphony_auditor;
+
+grant select on
+  m10_recovery.outbox
+to symphony_readonly, symphony_auditor;

@@ -1,0 +1,23 @@
+-- The schema of the event lane, made by the installer for the owner.
+--
+-- The name is part of the contract, so it may be taken: a schema of somebody else's is left alone and said so.
+do $schema$
+declare
+  v_owner name;
+begin
+  select n.nspowner::regrole into v_owner from pg_namespace n where n.nspname = 'm10_recovery';
+  if v_owner is null then
+    begin
+      create schema m10_recovery authorization symphony_control;
+    exception when insufficient_privilege then
+      raise exception '% may not create a schema in database %', current_user, current_database()
+        using errcode = '42501',
+              hint = format('Let the owner of the database run: grant create on database %I to %I;', current_database(), current_user);
+    end;
+  elsif v_owner <> 'symphony_control' then
+    raise exception 'schema m10_recovery is there already and belongs to %', v_owner
+      using errcode = '55000',
+            hint = 'The event lane needs it for itself. Install into another database, or move what is there to a schema of another name.';
+  end if;
+end
+$schema$;
