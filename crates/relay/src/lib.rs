@@ -20,7 +20,7 @@
 //! - [`settings`]: what can be set, and its limits; [`metrics`]: what is told to whoever counts
 //! - [`fail_point`]: where a process kills itself for a test
 //! - [`payment`]: the payment lane; [`rail`]: what its ways out can do
-//! - [`sink`]: what a way out for events can do
+//! - [`event`]: the event lane; [`sink`]: what its ways out can do
 //! - [`line`]: a session with the database; [`ringer`]: a bell that PostgreSQL rings
 
 mod backoff;
@@ -28,6 +28,7 @@ pub mod bell;
 pub mod breaker;
 mod desk;
 pub mod engine;
+pub mod event;
 pub mod fail_point;
 pub mod lane;
 pub mod lease;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use symphony_outbox::connect::{self, Target};
-use symphony_outbox::error::{CompleteError, Fault, LeaseError, Report};
+use symphony_outbox::error::{CompleteError, Fault, LeaseError, Report, event};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_postgres::Client;
 
@@ -126,6 +126,26 @@ impl From<CompleteError> for Trouble {
             | CompleteError::InvalidState(report)
             | CompleteError::InvalidArgument(report) => Self::Refused(in_words(&report)),
             CompleteError::Fault(fault) => fault.into(),
+        }
+    }
+}
+
+impl From<event::ClaimError> for Trouble {
+    fn from(error: event::ClaimError) -> Self {
+        match error {
+            event::ClaimError::InvalidArgument(report) => Self::Refused(in_words(&report)),
+            event::ClaimError::Fault(fault) => fault.into(),
+        }
+    }
+}
+
+impl From<event::CompleteError> for Trouble {
+    fn from(error: event::CompleteError) -> Self {
+        match error {
+            event::CompleteError::ClaimLost(report) | event::CompleteError::InvalidArgument(report) => {
+                Self::Refused(in_words(&report))
+            }
+            event::CompleteError::Fault(fault) => fault.into(),
         }
     }
 }

@@ -39,6 +39,11 @@ create index outbox_claims
   on m10_recovery.outbox (claimed_at, id)
   where processed_at is null and claimed_at is not null;
 
+-- Who is before whom, for relayers that keep the order of an aggregate.
+create index outbox_aggregates
+  on m10_recovery.outbox (aggregate_type, aggregate_id, id)
+  where processed_at is null;
+
 comment on schema m10_recovery is 'Symphony: the event lane. Tables are private to symphony_control; the functions are the interface.';
 comment on table m10_recovery.outbox is 'Domain events, each with the claim of the processor that holds or held it.';
 comment on column m10_recovery.outbox.id is 'Number of the event, and its de-duplication key. Not an order: a lower number may be committed later.';
@@ -56,6 +61,7 @@ comment on sequence m10_recovery.outbox_id_seq is 'The next number of an event.'
 comment on index m10_recovery.outbox_fresh is 'Events that nobody has claimed and that have not failed, by number.';
 comment on index m10_recovery.outbox_retries is 'Events that have failed and that nobody has claimed, by when they are due.';
 comment on index m10_recovery.outbox_claims is 'Events under a claim, the oldest claim first.';
+comment on index m10_recovery.outbox_aggregates is 'Unprocessed events of an aggregate, by number.';
 
 create table m10_recovery.outbox_errors (
   error_id     bigint      generated always as identity,

@@ -3,10 +3,13 @@
 //! Every call is a transaction of its own; run them on a client, not inside a transaction. For a login with the role
 //! `symphony_executor`. Knows no broker and decides nothing: not when to claim, nor what an answer means.
 
+use std::time::Duration;
+
 use tokio_postgres::types::Type;
 use tokio_postgres::{GenericClient, Row};
 
 use super::{Event, EventId, ProcessorId};
+use crate::error::Fault;
 use crate::error::event::{ClaimError, CompleteError};
 use crate::{BatchSize, WorkerId};
 
@@ -14,6 +17,27 @@ const CLAIM: &str = "\
     select id, aggregate_type, aggregate_id, event_type, payload, retry_count \
     from m10_recovery.claim_outbox_events($1, $2)";
 const COMPLETE: &str = "select m10_recovery.complete_outbox_event($1, $2, $3, $4)";
+const COMPLETE_ALL: &str = "\
+    select m10_recovery.complete_outbox_event(c.id, c.processor_id, c.success, c.error) \
+    from unnest($1, $2, $3, $4) as c (id, processor_id, success, error)";
+const NEXT_DUE: &str = "\
+    select ceil(extract(epoch from min(process_after) - now()) * 1000)::bigint \
+    from m10_recovery.outbox \
+    where processed_at is null and claimed_at is null and process_after is not null and process_after > now()";
+const EARLIER: &str = "\
+    select e.id \
+    from m10_recovery.outbox o \
+    cross join lateral ( \
+      select e.id \
+      from m10_recovery.outbox e \
+      where e.aggregate_type = o.aggregate_type \
+        and e.aggregate_id = o.aggregate_id \
+        and e.processed_at is null \
+        and e.id < o.id \
+      order by e.id \
+      limit 1 \
+    ) e \
+    where o.id = $1";
 
 /// Events under one claim, by number. The claim may be taken over by others after 5 minutes.
 #[derive(Clone, Debug)]
@@ -74,10 +98,7 @@ pub async fn complete(
     id: EventId,
     outcome: &Outcome,
 ) -> Result<(), CompleteError> {
-    let (success, error) = match outcome {
-        Outcome::Delivered => (true, None),
-        Outcome::Failed { error } => (false, error.as_deref()),
-    };
+    let (success, error) = said(outcome);
     client
         .query_typed_one(
             COMPLETE,
@@ -90,6 +111,90 @@ pub async fn complete(
         )
         .await?;
     Ok(())
+}
+
+/// How one of several events went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The event.
+    pub id: EventId,
+    /// The name under which it is held.
+    pub processor: ProcessorId,
+    /// How it went.
+    pub outcome: Outcome,
+}
+
+/// Records how several events went, in one statement if none is refused, else one by one. The answers are in the order given.
+///
+/// # Errors
+///
+/// For what is wrong with the call as a whole. See [`CompleteError`].
+pub async fn complete_batch(
+    client: &impl GenericClient,
+    completions: &[Completion],
+) -> Result<Vec<Result<(), CompleteError>>, CompleteError> {
+    let ids: Vec<_> = completions.iter().map(|c| c.id.0).collect();
+    let processors: Vec<_> = completions.iter().map(|c| c.processor.as_str()).collect();
+    let (successes, errors): (Vec<_>, Vec<_>) = completions.iter().map(|c| said(&c.outcome)).unzip();
+    let all = client
+        .query_typed(
+            COMPLETE_ALL,
+            &[
+                (&ids, Type::INT8_ARRAY),
+                (&processors, Type::TEXT_ARRAY),
+                (&successes, Type::BOOL_ARRAY),
+                (&errors, Type::TEXT_ARRAY),
+            ],
+        )
+        .await;
+    match all.map_err(CompleteError::from) {
+        Ok(_) => Ok(completions.iter().map(|_| Ok(())).collect()),
+        // One's refusal undid them all.
+        Err(CompleteError::ClaimLost(_)) => {
+            let mut ends = Vec::with_capacity(completions.len());
+            for Completion { id, processor, outcome } in completions {
+                match complete(client, processor, *id, outcome).await {
+                    Err(CompleteError::Fault(fault)) => return Err(fault.into()),
+                    end => ends.push(end),
+                }
+            }
+            Ok(ends)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// In how long the next event that failed may be claimed again, by the clock of the database; none where none waits.
+///
+/// Needs the role `symphony_readonly`.
+///
+/// # Errors
+///
+/// See [`Fault`].
+pub async fn next_due(client: &impl GenericClient) -> Result<Option<Duration>, Fault> {
+    let row = client.query_typed_one(NEXT_DUE, &[]).await?;
+    let after_ms: Option<i64> = row.try_get(0)?;
+    Ok(after_ms.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or_default())))
+}
+
+/// The first event of the same aggregate that is unprocessed and has a lower number; none where there is none.
+///
+/// Needs the role `symphony_readonly`. What is not committed yet is not seen: who needs an order within an aggregate must
+/// publish its events one transaction after the other.
+///
+/// # Errors
+///
+/// See [`Fault`].
+pub async fn earlier_unprocessed(client: &impl GenericClient, id: EventId) -> Result<Option<EventId>, Fault> {
+    let row = client.query_typed_opt(EARLIER, &[(&id.0, Type::INT8)]).await?;
+    row.map(|row| Ok(EventId(row.try_get(0)?))).transpose()
+}
+
+fn said(outcome: &Outcome) -> (bool, Option<&str>) {
+    match outcome {
+        Outcome::Delivered => (true, None),
+        Outcome::Failed { error } => (false, error.as_deref()),
+    }
 }
 
 fn claimed(row: &Row) -> Result<Claimed, tokio_postgres::Error> {

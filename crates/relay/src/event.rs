@@ -1,0 +1,266 @@
+//! The event lane: claims from PostgreSQL, sinks to publish what was claimed, outcomes back.
+//!
+//! Translates between the engine, the SQL functions and the sinks. Which sink gets an event, and under which
+//! name, is in [`routing`]; in which order the events of one aggregate leave is in [`order`]. No rule of the database is here.
+
+pub mod order;
+pub mod routing;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use symphony_outbox::connect::Target;
+use symphony_outbox::error::event::CompleteError;
+use symphony_outbox::event::worker::{self, Claimed, Completion, Outcome};
+use symphony_outbox::event::{EventId, ProcessorId};
+use symphony_outbox::{BatchSize, WorkerId};
+
+use crate::fail_point::{self, Step};
+use crate::lane::{Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
+use crate::lease::{LeaseWatch, Term};
+use crate::line::Line;
+use crate::rooms::Rooms;
+use crate::sink::{Message, Published, Sink};
+
+use order::{Order, Place, Queues};
+use routing::Routes;
+
+/// How long a claim of this lane lasts: the contract says so, and nobody can make it longer.
+const CLAIM: Duration = Duration::from_secs(300);
+
+/// How long to wait before asking again whether an earlier event is recorded: at first, and at last.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LAST_PAUSE: Duration = Duration::from_millis(128);
+
+/// Where events go, and how.
+pub struct Publishing {
+    /// Which system they come from: a URI reference.
+    pub source: String,
+    /// Which sink gets which.
+    pub routes: Routes,
+    /// The sinks, by name.
+    pub sinks: BTreeMap<String, Arc<dyn Sink>>,
+    /// What is promised about the order within an aggregate.
+    pub order: Order,
+}
+
+/// The event lane of one process.
+pub struct EventLane {
+    worker: WorkerId,
+    publishing: Publishing,
+    queues: Queues,
+    claims: Line,
+    completions: Line,
+    releases: Line,
+    questions: Line,
+}
+
+impl fmt::Debug for EventLane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventLane")
+            .field("worker", &self.worker)
+            .field("sinks", &self.publishing.sinks.keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An event under a claim, its way out, and its place among those of its aggregate that this process holds.
+#[derive(Debug)]
+pub struct Job {
+    claimed: Claimed,
+    processor: ProcessorId,
+    /// The sink and the name under which it gets the event; none where no route fits.
+    route: Option<(String, String)>,
+    place: Place,
+}
+
+/// A claim on one event.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Lease {
+    id: EventId,
+    processor: ProcessorId,
+}
+
+impl fmt::Display for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.id.fmt(f)
+    }
+}
+
+impl EventLane {
+    /// A lane with these ways out. Nothing is connected yet.
+    #[must_use]
+    pub fn new(target: Arc<Target>, worker: WorkerId, publishing: Publishing) -> Self {
+        let line = || Line::new(Arc::clone(&target));
+        Self {
+            worker,
+            publishing,
+            queues: Queues::default(),
+            claims: line(),
+            completions: line(),
+            releases: line(),
+            questions: line(),
+        }
+    }
+
+    async fn carry(&self, job: &mut Job, lease: &LeaseWatch) -> (Outcome, Verdict) {
+        let Some((sink, destination)) = job.route.take() else {
+            let event = &job.claimed.event;
+            return failed(
+                format!("no route fits {} of {}", event.event_type, event.aggregate_type),
+                Verdict::Neutral,
+            );
+        };
+        let Some(sink) = self.publishing.sinks.get(&sink) else {
+            return failed(format!("there is no sink {sink}"), Verdict::Neutral);
+        };
+        job.place.come().await;
+        if self.publishing.order == Order::Aggregate
+            && let Err(why) = self.is_first(job.claimed.id).await
+        {
+            return failed(why, Verdict::Neutral);
+        }
+        if lease.remaining().is_zero() {
+            return failed("the claim ended before it was sent".to_owned(), Verdict::Neutral);
+        }
+        let message = self.message(job, destination);
+        fail_point::reach(Step::BeforeDispatch);
+        let published = sink.publish(&message).await;
+        fail_point::reach(Step::AfterDispatch);
+        match published {
+            Published::Confirmed { .. } => (Outcome::Delivered, Verdict::Good),
+            Published::Refused(why) => failed(why, Verdict::Good),
+            Published::Failed(why) => failed(why, Verdict::Bad),
+        }
+    }
+
+    /// Whether no earlier event of the aggregate is unprocessed, whoever holds it. One that this process has just published is
+    /// recorded in a moment: that is waited for. Anything else is said, and the event goes back.
+    async fn is_first(&self, id: EventId) -> Result<(), String> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let asked = self.questions.call(async |client| worker::earlier_unprocessed(client, id).await).await;
+            match asked {
+                Ok(None) => return Ok(()),
+                Ok(Some(behind)) if pause > LAST_PAUSE => return Err(format!("waits behind event {behind}")),
+                Ok(Some(_)) => tokio::time::sleep(pause).await,
+                Err(trouble) => return Err(trouble.to_string()),
+            }
+            pause *= 2;
+        }
+    }
+
+    fn message(&self, job: &Job, destination: String) -> Message {
+        let event = &job.claimed.event;
+        Message {
+            id: job.claimed.id.to_string(),
+            source: self.publishing.source.clone(),
+            event_type: event.event_type.clone(),
+            aggregate_type: event.aggregate_type.clone(),
+            aggregate_id: event.aggregate_id.clone(),
+            destination,
+            data: event.payload.as_json().to_owned(),
+        }
+    }
+}
+
+fn failed(error: String, verdict: Verdict) -> (Outcome, Verdict) {
+    (Outcome::Failed { error: Some(error) }, verdict)
+}
+
+impl Lane for EventLane {
+    type Job = Job;
+    type Lease = Lease;
+    type Outcome = Outcome;
+
+    fn term(&self) -> Term {
+        Term::Fixed(CLAIM)
+    }
+
+    fn lease(&self, job: &Job) -> Lease {
+        Lease { id: job.claimed.id, processor: job.processor.clone() }
+    }
+
+    fn route<'a>(&self, job: &'a Job) -> &'a str {
+        job.route.as_ref().map_or("none", |(sink, _)| sink)
+    }
+
+    async fn claim(&self, rooms: &Rooms) -> Result<Vec<Job>, Trouble> {
+        let Some(at_most) = u16::try_from(rooms.total()).ok().and_then(|total| BatchSize::try_from(total).ok())
+        else {
+            return Err(Trouble::Refused(format!("a claim of {} events", rooms.total())));
+        };
+        let claim = self.claims.call(async |client| worker::claim(client, &self.worker, at_most).await).await?;
+        let job = |claimed: Claimed| Job {
+            route: self.publishing.routes.of(&claimed.event),
+            place: self.queues.stand(&claimed.event.aggregate_type, &claimed.event.aggregate_id),
+            processor: claim.processor.clone(),
+            claimed,
+        };
+        Ok(claim.events.into_iter().map(job).collect())
+    }
+
+    async fn dispatch(&self, mut job: Job, lease: LeaseWatch) -> Finished<Outcome> {
+        let began = Instant::now();
+        let (outcome, verdict) = self.carry(&mut job, &lease).await;
+        Finished { outcome, latency: began.elapsed(), verdict }
+    }
+
+    fn abandoned(&self, _lease: &Lease) -> Option<Outcome> {
+        Some(Outcome::Failed { error: Some("publishing was cut off".to_owned()) })
+    }
+
+    async fn complete(&self, done: &[Arc<Done<Lease, Outcome>>]) -> Result<Vec<Ended>, Trouble> {
+        let completions: Vec<_> = done
+            .iter()
+            .map(|done| Completion {
+                id: done.lease.id,
+                processor: done.lease.processor.clone(),
+                outcome: done.outcome.clone(),
+            })
+            .collect();
+        let ends =
+            self.completions.call(async |client| worker::complete_batch(client, &completions).await).await?;
+        let state = |done: &Done<Lease, Outcome>| match done.outcome {
+            Outcome::Delivered => ("DELIVERED", false),
+            Outcome::Failed { .. } => ("FAILED", true),
+        };
+        let ended = |(end, done): (Result<(), CompleteError>, &Arc<Done<Lease, Outcome>>)| match end {
+            Ok(()) => {
+                let (state, again) = state(done);
+                Ended::Recorded { state, again }
+            }
+            Err(CompleteError::ClaimLost(_)) => Ended::LeaseLost,
+            Err(error) => Ended::Refused(Trouble::from(error).to_string()),
+        };
+        Ok(ends.into_iter().zip(done).map(ended).collect())
+    }
+
+    async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, Trouble> {
+        // A claim of this lane cannot be made longer, and nobody asks.
+        Ok(vec![false; leases.len()])
+    }
+
+    /// The contract has no way back but a failure: the retry count rises.
+    async fn release(&self, leases: &[Lease]) -> Result<usize, Trouble> {
+        let back = |lease: &Lease| Completion {
+            id: lease.id,
+            processor: lease.processor.clone(),
+            outcome: Outcome::Failed { error: Some("given back before it was sent".to_owned()) },
+        };
+        let completions: Vec<_> = leases.iter().map(back).collect();
+        let ends = self.releases.call(async |client| worker::complete_batch(client, &completions).await).await?;
+        Ok(ends.iter().filter(|end| end.is_ok()).count())
+    }
+
+    /// Claims take over what is stale by themselves.
+    async fn repair(&self) -> Result<Repaired, Trouble> {
+        Ok(Repaired::default())
+    }
+
+    async fn next_due(&self) -> Result<Option<Duration>, Trouble> {
+        self.claims.call(async |client| worker::next_due(client).await).await
+    }
+}
