@@ -106,7 +106,9 @@ impl Verdict {
             grouped(counts.attempts),
             format!(
                 "{} were tried again: {} in doubt, of which {} because a worker died",
-                counts.retried, counts.in_doubt, counts.expired
+                grouped(counts.retried),
+                grouped(counts.in_doubt),
+                grouped(counts.expired)
             ),
         );
         row("inquiries", grouped(self.bank.inquiries), "before anything in doubt was sent again".to_owned());

@@ -102,25 +102,31 @@ impl View {
         let waiting = numbers.pending - numbers.in_flight;
         let phase = match phase {
             Phase::Paying => format!("paying for {} s; Ctrl-C ends it early", self.length.as_secs()),
-            Phase::Draining => format!("no more is enqueued; {} are still on their way", numbers.pending),
+            Phase::Draining => format!("no more is enqueued; still on their way: {}", numbers.pending),
         };
         let kills = if self.event.is_empty() { String::new() } else { self.colours.bad(&self.event) };
-        let row = |name: &str, number: String, more: String| format!("  {name:<14}{number:>9}   {more}\n");
+        let row = |name: &str, number: String, more: String| {
+            format!("{}\n", format!("  {name:<14}{number:>9}   {more}").trim_end())
+        };
         [
             format!("\n{} {phase}\n", self.colours.bold(&format!("{:>4} s", counts.elapsed.as_secs()))),
             row("enqueued", grouped(numbers.enqueued), format!("{}/s", counts.enqueued_a_second)),
             row(
                 "dispatched",
                 grouped(numbers.dispatched),
-                format!("{}/s; {} executed at the bank", counts.dispatched_a_second, bank.executed),
+                format!("{}/s; {} executed at the bank", counts.dispatched_a_second, grouped(bank.executed)),
             ),
             row(
                 "in flight",
                 grouped(numbers.in_flight),
-                format!("{waiting} wait; the oldest is {} old", span(numbers.oldest_ms)),
+                format!("{} wait; the oldest is {} old", grouped(waiting), span(numbers.oldest_ms)),
             ),
             row("retried", grouped(numbers.retried), String::new()),
-            row("unknown", grouped(numbers.in_doubt), format!("the bank was asked {} times", bank.inquiries)),
+            row(
+                "unknown",
+                grouped(numbers.in_doubt),
+                format!("the bank was asked {} times", grouped(bank.inquiries)),
+            ),
             row("dead letters", grouped(numbers.failed), format!("the bank refused {}", bank.refused)),
             row("latency p50", span(numbers.p50_ms), format!("p99 {}, enqueue to ledger", span(numbers.p99_ms))),
             row("kills", counts.kills.to_string(), kills),
