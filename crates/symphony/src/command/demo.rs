@@ -184,7 +184,7 @@ impl Arguments {
         &self,
         view: &mut View,
         counter: &mut Counter,
-        mut fleet: Fleet,
+        fleet: Fleet,
         stage: &Stage,
         tally: Tally,
         kills: u32,

@@ -1,5 +1,6 @@
 //! What is going on, at one moment: the outbox as its owner sees it, and the bank as it tells it itself.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,8 @@ use crate::failure::Failure;
 /// How long the bank may take to say its counts, and how long they may be.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LONGEST: u64 = 64 * 1024;
+/// Rates are those of so many counts, so that they do not jump.
+const REMEMBERED: usize = 6;
 
 /// The part of the bank's counts that is shown.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -29,7 +32,7 @@ pub(super) struct Counts {
     pub(super) elapsed: Duration,
     pub(super) numbers: Numbers,
     pub(super) bank: BankCounts,
-    /// In thousandths of a second each, since the count before.
+    /// Both over the last few counts.
     pub(super) enqueued_a_second: u64,
     pub(super) dispatched_a_second: u64,
     pub(super) kills: u32,
@@ -40,13 +43,13 @@ pub(super) struct Counter {
     owner: Client,
     bank: SocketAddr,
     began: Instant,
-    /// The last few counts, so that rates are those of some seconds and do not jump.
-    before: std::collections::VecDeque<(Instant, Numbers)>,
+    /// The last few counts, the oldest first.
+    before: VecDeque<(Instant, Numbers)>,
 }
 
 impl Counter {
     pub(super) fn new(owner: Client, bank: SocketAddr) -> Self {
-        Self { owner, bank, began: Instant::now(), before: std::collections::VecDeque::new() }
+        Self { owner, bank, began: Instant::now(), before: VecDeque::new() }
     }
 
     pub(super) async fn count(&mut self, kills: u32) -> Result<Counts, Failure> {
@@ -69,7 +72,7 @@ impl Counter {
             kills,
         };
         self.before.push_back((now, numbers));
-        if self.before.len() > 6 {
+        if self.before.len() > REMEMBERED {
             self.before.pop_front();
         }
         Ok(counts)

@@ -1,6 +1,7 @@
 //! The relayers: two processes that carry the payments, and are killed in the middle of it.
 
 use std::fs;
+use std::path::PathBuf;
 
 use symphony_proof::{
     kit::process::{Launch, Program},
@@ -48,8 +49,8 @@ pub(super) struct Fleet {
 
 /// How each of them is started.
 struct Plan {
-    program: std::path::PathBuf,
-    folder: std::path::PathBuf,
+    program: PathBuf,
+    folder: PathBuf,
     settings: String,
 }
 
@@ -71,7 +72,7 @@ impl Fleet {
                 "\n[rails.{rail}]\nkind = \"http\"\nurl = \"{url}\"\ninquiry_url = \"{url}/{{idempotency_key}}\"\n"
             ));
         }
-        let plan = Plan { program: stage.program().clone(), folder: stage.file("."), settings };
+        let plan = Plan { program: stage.program().to_owned(), folder: stage.folder().to_owned(), settings };
         let relayers = (1..=RELAYERS).map(|number| plan.start(number, 1)).collect::<Result<Vec<_>, _>>()?;
         for relayer in &relayers {
             let ready = relayer.program.wait_for_line(|line| line.contains("\"worker\""), PATIENCE).await;
@@ -112,7 +113,7 @@ impl Fleet {
     }
 
     /// Asks all of them to end, and waits for it.
-    pub(super) async fn stop(&mut self) -> Result<(), Failure> {
+    pub(super) async fn stop(self) -> Result<(), Failure> {
         for relayer in &self.relayers {
             relayer.program.term();
         }

@@ -3,7 +3,7 @@
 //! All files are in the server's own folder, which is swept away by the next demo even if this one is killed.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use symphony_outbox::{
@@ -76,13 +76,13 @@ impl Stage {
     }
 
     /// This program, to be started again.
-    pub(super) fn program(&self) -> &PathBuf {
+    pub(super) fn program(&self) -> &Path {
         &self.program
     }
 
-    /// A file that goes when all goes.
-    pub(super) fn file(&self, name: &str) -> PathBuf {
-        self.cluster.folder().join(name)
+    /// For files that go when all goes.
+    pub(super) fn folder(&self) -> &Path {
+        self.cluster.folder()
     }
 
     /// What the bank has written down.
