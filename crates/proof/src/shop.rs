@@ -1,7 +1,9 @@
 //! A small business beside the outbox, for demonstrations: a table of orders, people and programs who log in with
-//! the roles they need and no more, and an auditor who counts at the end.
+//! the roles they need and no more, and somebody who counts while they work.
 //!
-//! It knows the schema from outside. What it counts, it counts by itself, not by the views that it checks.
+//! It knows the schema from outside. What it counts, it counts by itself, not by the views that it is shown beside.
+
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 use tokio_postgres::types::Type;
@@ -9,61 +11,74 @@ use tokio_postgres::{Client, Error, GenericClient};
 
 /// The program that takes orders. May enqueue.
 pub const TILL: &str = "till";
-/// The programs that pay. May claim and complete.
-pub const WORKERS: [&str; 2] = ["worker_a", "worker_b"];
+/// The programs that pay. May claim and complete, and read what they check at their start.
+pub const RELAYER: &str = "relayer";
 /// The person on duty. May resolve, redrive and set rails.
 pub const DUTY: &str = "ana";
 
 const OPEN: &str = "
-    create table orders (order_id text primary key, amount numeric not null check (amount > 0));
+    create table orders (
+      order_id       text        primary key,
+      participant_id text        not null,
+      amount         numeric     not null check (amount > 0),
+      ordered_at     timestamptz not null default now());
     create role till login;
     grant insert, select on orders to till;
     grant symphony_ingest to till;
-    create role worker_a login;
-    create role worker_b login;
-    grant symphony_executor to worker_a, worker_b;
+    create role relayer login;
+    grant symphony_executor, symphony_readonly to relayer;
     create role ana login;
     grant symphony_operator to ana;";
 // A cast, so that no float comes near an amount.
-const PLACE: &str = "insert into orders (order_id, amount) values ($1, $2::text::numeric)";
-const REWRITE: &str = "update symphony.payment_outbox_attempts set state = 'DISPATCHED' where state = 'FAILED'";
-const AUDIT: &str = "
-    select (select count(*) from orders) as orders,
-           (select coalesce(sum(s.next_sequence_id - 1), 0)::int8 from symphony.participant_outbox_sequences s) as enqueued,
-           (select count(*) from symphony.payment_outbox_attempts a where a.state = 'DISPATCHED') as dispatched,
-           (select count(*) from symphony.payment_outbox_attempts a where a.state = 'FAILED') as failed,
+const PLACE: &str = "insert into orders (order_id, participant_id, amount) values ($1, $2, $3::text::numeric)";
+const COMMITTED: &str = "select o.order_id from orders o";
+const NUMBERS: &str = "
+    select (select coalesce(sum(s.next_sequence_id - 1), 0)::int8 from symphony.participant_outbox_sequences s) as enqueued,
            (select count(*) from symphony.payment_outbox_pending p) as pending,
-           (select count(*) from (select from symphony.payment_outbox_attempts a where a.state in ('DISPATCHED', 'FAILED')
-                                  group by a.outbox_id having count(*) > 1) t) as ended_twice,
-           (select count(*) from (select from symphony.payment_outbox_attempts a where a.state = 'DISPATCHED'
-                                  group by a.instruction_id, a.idempotency_key having count(*) > 1) t) as paid_twice";
+           (select count(*) from symphony.payment_outbox_pending p where p.lease_expires_at > now()) as in_flight,
+           (select coalesce(extract(epoch from now() - min(p.created_at)) * 1000, 0)::int8
+            from symphony.payment_outbox_pending p) as oldest_ms,
+           count(*) filter (where a.state = 'DISPATCHED') as dispatched,
+           count(*) filter (where a.state = 'FAILED') as failed,
+           count(*) filter (where a.state in ('RETRYABLE', 'ZOMBIE_REQUEUE')) as retried,
+           count(*) filter (where a.error_code in ('OUTCOME_UNKNOWN', 'LEASE_EXPIRED')) as in_doubt,
+           coalesce((extract(epoch from percentile_disc(0.5) within group (order by a.completed_at - a.created_at)
+                     filter (where a.state = 'DISPATCHED')) * 1000)::int8, 0) as p50_ms,
+           coalesce((extract(epoch from percentile_disc(0.99) within group (order by a.completed_at - a.created_at)
+                     filter (where a.state = 'DISPATCHED')) * 1000)::int8, 0) as p99_ms
+    from symphony.payment_outbox_attempts a";
+// Whose worker died, then who was tried most often.
+const EVENTFUL: &str = "
+    select a.instruction_id
+    from symphony.payment_outbox_attempts a
+    group by a.instruction_id
+    having bool_or(a.state = 'DISPATCHED')
+    order by bool_or(a.state = 'ZOMBIE_REQUEUE') desc, count(*) desc, a.instruction_id
+    limit 1";
 
-/// What the auditor counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Audit {
-    /// Orders of the business.
-    pub orders: i64,
+/// What is counted while they work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Numbers {
     /// Outboxes ever made, by the numbers that were given out.
     pub enqueued: i64,
-    /// Outboxes that ended well, by the ledger.
-    pub dispatched: i64,
-    /// Outboxes that ended badly, by the ledger.
-    pub failed: i64,
     /// Outboxes that have not ended.
     pub pending: i64,
-    /// Outboxes with more than one end.
-    pub ended_twice: i64,
-    /// Keys under which more than one payment went out.
-    pub paid_twice: i64,
-}
-
-impl Audit {
-    /// Whether nothing was lost and nothing happened twice.
-    pub fn adds_up(&self) -> bool {
-        self.enqueued == self.dispatched + self.failed + self.pending
-            && self.ended_twice == 0
-            && self.paid_twice == 0
-    }
+    /// Those of them that a worker holds.
+    pub in_flight: i64,
+    /// How long ago the oldest of them was enqueued.
+    pub oldest_ms: i64,
+    /// Outboxes that ended well.
+    pub dispatched: i64,
+    /// Outboxes that ended badly.
+    pub failed: i64,
+    /// Attempts that were followed by another.
+    pub retried: i64,
+    /// Attempts after which nobody knew whether it was paid.
+    pub in_doubt: i64,
+    /// From the enqueue to the ledger, for the faster half of what was dispatched.
+    pub p50_ms: i64,
+    /// The same for all but the slowest hundredth.
+    pub p99_ms: i64,
 }
 
 /// Opens the shop in a database with Symphony installed. For a superuser.
@@ -72,25 +87,40 @@ pub async fn open(superuser: &Client) -> Result<(), Error> {
 }
 
 /// Writes an order: the business side of a transaction.
-pub async fn place_order(till: &impl GenericClient, order_id: &str, amount: &str) -> Result<(), Error> {
-    till.execute_typed(PLACE, &[(&order_id, Type::TEXT), (&amount, Type::TEXT)]).await.map(drop)
+pub async fn place_order(
+    till: &impl GenericClient,
+    order_id: &str,
+    participant_id: &str,
+    amount: &str,
+) -> Result<(), Error> {
+    let values: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
+        [(&order_id, Type::TEXT), (&participant_id, Type::TEXT), (&amount, Type::TEXT)];
+    till.execute_typed(PLACE, &values).await.map(drop)
 }
 
-/// Tries to make history look better. Refused to everyone.
-pub async fn rewrite_history(superuser: &Client) -> Result<u64, Error> {
-    superuser.execute_typed(REWRITE, &[]).await
+/// The ids of all orders that were committed.
+pub async fn committed(client: &impl GenericClient) -> Result<BTreeSet<String>, Error> {
+    client.query_typed(COMMITTED, &[]).await?.iter().map(|row| row.try_get(0)).collect()
 }
 
 /// Counts. For a superuser, because nobody else may see all of it.
-pub async fn audit(superuser: &Client) -> Result<Audit, Error> {
-    let row = superuser.query_typed_one(AUDIT, &[]).await?;
-    Ok(Audit {
-        orders: row.try_get("orders")?,
+pub async fn numbers(superuser: &impl GenericClient) -> Result<Numbers, Error> {
+    let row = superuser.query_typed_one(NUMBERS, &[]).await?;
+    Ok(Numbers {
         enqueued: row.try_get("enqueued")?,
+        pending: row.try_get("pending")?,
+        in_flight: row.try_get("in_flight")?,
+        oldest_ms: row.try_get("oldest_ms")?,
         dispatched: row.try_get("dispatched")?,
         failed: row.try_get("failed")?,
-        pending: row.try_get("pending")?,
-        ended_twice: row.try_get("ended_twice")?,
-        paid_twice: row.try_get("paid_twice")?,
+        retried: row.try_get("retried")?,
+        in_doubt: row.try_get("in_doubt")?,
+        p50_ms: row.try_get("p50_ms")?,
+        p99_ms: row.try_get("p99_ms")?,
     })
+}
+
+/// An instruction that was paid in the end and has much to tell.
+pub async fn eventful(superuser: &impl GenericClient) -> Result<Option<String>, Error> {
+    superuser.query_typed_opt(EVENTFUL, &[]).await?.map(|row| row.try_get(0)).transpose()
 }

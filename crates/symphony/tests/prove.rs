@@ -1,4 +1,4 @@
-//! `symphony prove` and `symphony demo`: they do what they say, and leave nothing behind.
+//! `symphony prove`: it does what it says, and leaves nothing behind.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -122,33 +122,4 @@ async fn roles_that_were_there_before_the_proofs_stay() {
     symphony(&url, &["prove", "--only", "1"]).exits(0);
     assert_eq!(left_behind(&cluster).await, before);
     symphony(&url, &["verify"]).exits(0);
-}
-
-#[test]
-fn the_demo_goes_as_expected() {
-    let said = symphony("", &["demo"]).exits(0);
-    for seen in ["SQLSTATE P7004", "SQLSTATE P7002", "SQLSTATE P0001", "SQLSTATE P7003", "steps were as expected"]
-    {
-        assert!(said.stdout.contains(seen), "{seen}: {}", said.all());
-    }
-    assert!(!said.stdout.contains("NOT AS EXPECTED"), "{}", said.all());
-}
-
-#[test]
-fn a_demo_that_is_kept_ends_by_ctrl_c_with_the_answer_of_its_walk() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_symphony"))
-        .args(["demo", "--keep"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let url = lines.find_map(|line| line.trim().strip_prefix("export DATABASE_URL=").map(str::to_owned)).unwrap();
-    assert!(lines.any(|line| line.contains("symphony verify")));
-    symphony(&url, &["verify"]).exits(0);
-    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(interrupted.success());
-    let ended = child.wait_with_output().unwrap();
-    assert_eq!((ended.status.code(), String::from_utf8(ended.stderr).unwrap()), (Some(0), String::new()));
-    symphony(&url, &["verify"]).exits(3);
 }

@@ -66,6 +66,9 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["dlq", "resolve", OUTBOX, "--as", "MAYBE", "--actor", "a", "--reason", "b"], "PAID, NOT_PAID, SKIPPED"),
     (&["prove", "--only", "999"], "--list"),
     (&["demo", "--kep"], "--keep"),
+    (&["demo", "--for", "ages"], "a time such as 10s or 2m"),
+    (&["demo", "--kill-every", "1ms"], "500ms at least"),
+    (&["demo", "--faults", "all"], "none, some, many"),
 ];
 
 #[test]
