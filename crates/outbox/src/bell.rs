@@ -20,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const SOON: Duration = Duration::from_millis(20);
 /// Where another's bell does for ours, how often to look whether it still does.
 const ANOTHERS: Duration = Duration::from_secs(2);
+/// How long a notification may take to arrive before a pooler is suspected. Shorter than whoever hangs a bell waits, or the
+/// reason would never be told.
+const ARRIVAL: Duration = Duration::from_secs(5);
 /// How long the answer to a simple question may take.
 const ANSWER: Duration = Duration::from_secs(10);
 
@@ -118,7 +121,7 @@ impl Bell {
         let token = Uuid::new_v4().to_string();
         hand.execute_typed(TEST_RING, &[(&token, Type::TEXT)]).await.map_err(Error::Refused)?;
         let arrives = async { while tested.recv().await.is_some_and(|heard| heard != token) {} };
-        timeout(ANSWER, arrives).await.map_err(|_| Error::Deaf)?;
+        timeout(ARRIVAL, arrives).await.map_err(|_| Error::Deaf)?;
         ear.batch_execute(TEST_DONE).await.map_err(Error::Refused)?;
 
         let (wanted, wishes) = watch::channel(Wanted::default());

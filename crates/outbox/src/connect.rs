@@ -1,14 +1,16 @@
 //! A connection from a libpq-style URL or list of `name=value`, with TLS by rustls.
 //!
 //! This decides how a session is encrypted and whom it believes the server to be. Everything else in the address
-//! (several hosts, `target_session_attrs`, keepalives) is for tokio-postgres, which does not know `verify-ca`,
-//! `verify-full` nor the files of certificates. An error never shows a password.
+//! (`target_session_attrs`, keepalives) is for tokio-postgres, which does not know `verify-ca`, `verify-full` nor the files of
+//! certificates. An error never shows a password.
 //!
 //! # Layout
 //! - `address`: takes apart what a person wrote
+//! - `hosts`: several of them, so that one that is dead does not hold up the next
 //! - `tls`: whom to believe, and who we say we are
 
 mod address;
+mod hosts;
 mod tls;
 
 use std::{fmt, future, path::PathBuf, time::Duration};
@@ -206,6 +208,15 @@ impl Target {
     }
 
     async fn session(&self) -> Result<Session, Error> {
+        let tries = hosts::apart(&self.config).into_iter().map(|config| {
+            let alone = Self { config, ..self.clone() };
+            async move { alone.session_with_host().await }
+        });
+        let nobody = || Error::Address { reason: "it names no host".into() };
+        hosts::first(tries).await.unwrap_or_else(|| Err(nobody()))
+    }
+
+    async fn session_with_host(&self) -> Result<Session, Error> {
         match self.mode {
             Mode::Disable => self.open(SslMode::Disable).await,
             Mode::Require | Mode::VerifyCa | Mode::VerifyFull => self.open(SslMode::Require).await,
@@ -225,8 +236,7 @@ impl Target {
     async fn open(&self, mode: SslMode) -> Result<Session, Error> {
         let mut config = self.config.clone();
         config.ssl_mode(mode);
-        let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(u32::MAX);
-        let limit = config.get_connect_timeout().copied().unwrap_or(TIMEOUT).saturating_mul(hosts);
+        let limit = config.get_connect_timeout().copied().unwrap_or(TIMEOUT);
         tokio::time::timeout(limit, config.connect(self.tls.clone()))
             .await
             .map_err(|_| Error::Silent { place: self.place(), limit })?
@@ -286,5 +296,24 @@ mod tests {
         let error = Target::parse(&url).unwrap().connect().await.err().unwrap();
         assert!(matches!(error, Error::Silent { .. }), "{error}");
         assert!(!format!("{error} {error:?}").contains("s3cret"));
+    }
+
+    #[tokio::test]
+    async fn a_host_that_says_nothing_does_not_hold_up_the_next() {
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let other = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = |listener: &tokio::net::TcpListener| listener.local_addr().unwrap().port();
+        let url = format!(
+            "postgres://me@127.0.0.1:{},127.0.0.1:{}/x?connect_timeout=600&sslmode=disable",
+            port(&silent),
+            port(&other)
+        );
+        let target = Target::parse(&url).unwrap();
+        let connecting = tokio::spawn(async move { target.connect().await });
+        // The second is asked though the first has ten minutes to answer.
+        let second = tokio::time::timeout(Duration::from_secs(60), other.accept()).await;
+        assert!(second.is_ok(), "the second host was not tried");
+        assert!(!connecting.is_finished());
+        connecting.abort();
     }
 }

@@ -4,6 +4,7 @@
 //! the server: a claim that nobody waits for would lease rows that nobody carries. So a call that is dropped
 //! is cancelled there, and its session with it. Which calls share a line, and what they ask, is the lane's business.
 
+use std::error::Error;
 use std::sync::Arc;
 
 use symphony_outbox::connect::{self, Target};
@@ -78,8 +79,18 @@ impl Drop for Call<'_> {
 
 /// What the program says when it could not connect: safe to log, as no address holds a password there.
 fn not_connected(error: &connect::Error) -> Trouble {
-    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
-    Trouble::Away(format!("{error}{cause}"))
+    Trouble::Away(with_cause(error))
+}
+
+/// An error and what lies at its bottom: what is in between only says that something happened.
+pub(crate) fn with_cause(error: &dyn Error) -> String {
+    let mut cause = error.source();
+    while let Some(below) = cause.and_then(Error::source) {
+        cause = Some(below);
+    }
+    // The first line: a server adds its hints behind it.
+    let words = |cause: &dyn Error| cause.to_string().lines().next().unwrap_or_default().to_owned();
+    cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {}", words(cause)))
 }
 
 /// What the database said, by its words and its SQLSTATE: never what it was asked.

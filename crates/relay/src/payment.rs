@@ -17,6 +17,8 @@ use symphony_outbox::payment::worker::{self, Claimed, Rooms as RailRooms};
 use symphony_outbox::payment::{self, AttemptState, Completed, Completion, Outcome};
 use symphony_outbox::{BatchSize, WorkerId};
 
+use tokio::time::timeout;
+
 use crate::fail_point::{self, Step};
 use crate::lane::{Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
 use crate::lease::{LeaseWatch, Term};
@@ -25,6 +27,11 @@ use crate::rail::{Payment, Rail};
 use crate::rooms::Rooms;
 
 use unknown::Next;
+
+/// The most leases that the database takes in one call: a process may hold more.
+const TOGETHER: usize = 1000;
+/// The longest that the database may take to say what a rail's policy allows.
+const LONGEST_ADVICE: Duration = Duration::from_secs(10);
 
 /// The payment lane of one process.
 pub struct PaymentLane {
@@ -66,17 +73,22 @@ impl PaymentLane {
         self.rails.keys().map(room).collect()
     }
 
+    /// What the rail's policy allows. The engine puts no limit on a dispatch whose lease it renews, so this must not wait
+    /// for ever for an answer that was lost on the way.
+    async fn advice(&self, rail: &dyn Rail, job: &Claimed) -> Result<worker::Advice, Trouble> {
+        let limit = LONGEST_ADVICE.min(self.lease / 3);
+        let sending = unknown::sending_time(rail);
+        let asked = self.questions.call(async |client| {
+            worker::advise_on_unknown_outcome(client, &self.worker, job.lease(), sending).await
+        });
+        timeout(limit, asked).await.unwrap_or_else(|_| Err(Trouble::Away(format!("no answer within {limit:?}"))))
+    }
+
     /// Sends, unless the rail must be asked first what became of an earlier attempt.
     async fn carry(&self, rail: &dyn Rail, job: &Claimed, lease: &LeaseWatch) -> (Outcome, Verdict) {
         let payment = payment_of(job);
         let standing = if job.outcome_unknown {
-            let advice = self
-                .questions
-                .call(async |client| {
-                    worker::advise_on_unknown_outcome(client, &self.worker, job.lease(), rail.timeout()).await
-                })
-                .await;
-            match unknown::ask(rail, &payment, advice).await {
+            match unknown::ask(rail, &payment, self.advice(rail, job).await).await {
                 Next::Record(outcome, verdict) => return (outcome, verdict),
                 Next::Send(standing) => standing,
             }
@@ -199,18 +211,26 @@ impl Lane for PaymentLane {
 
     async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, Trouble> {
         let leases: Vec<_> = leases.iter().map(|lease| lease.0).collect();
-        let renewed = self
-            .renewals
-            .call(async |client| worker::renew(client, &self.worker, &leases, self.lease).await)
-            .await?;
-        Ok(renewed.iter().map(|renewed| renewed.lease_expires_at.is_some()).collect())
+        let mut held = Vec::with_capacity(leases.len());
+        for part in leases.chunks(TOGETHER) {
+            let renewed = self
+                .renewals
+                .call(async |client| worker::renew(client, &self.worker, part, self.lease).await)
+                .await?;
+            held.extend(renewed.iter().map(|renewed| renewed.lease_expires_at.is_some()));
+        }
+        Ok(held)
     }
 
     async fn release(&self, leases: &[Lease]) -> Result<usize, Trouble> {
         let leases: Vec<_> = leases.iter().map(|lease| lease.0).collect();
-        let released =
-            self.repairs.call(async |client| worker::release(client, &self.worker, &leases, None).await).await?;
-        Ok(released.iter().filter(|released| released.released).count())
+        let mut count = 0;
+        for part in leases.chunks(TOGETHER) {
+            let released =
+                self.repairs.call(async |client| worker::release(client, &self.worker, part, None).await).await?;
+            count += released.iter().filter(|released| released.released).count();
+        }
+        Ok(count)
     }
 
     async fn repair(&self) -> Result<Repaired, Trouble> {

@@ -79,7 +79,14 @@ pub enum Inquiry {
     },
     /// The rail has never seen this key. That holds only as long as the rail remembers keys.
     NeverSeen,
-    /// The rail would not say, or could not be reached: still under way, an error, a timeout.
+    /// The rail works and knows no end yet: still under way.
+    Undecided {
+        /// What is known, for people.
+        message: String,
+        /// What the rail said.
+        rail: RailAnswer,
+    },
+    /// The rail would not say, or could not be reached: an error, a timeout.
     Unsaid {
         /// What is known, for people.
         message: String,

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::bell::Bell;
 use crate::lane::Trouble;
+use crate::line::with_cause;
 
 /// How often to make sure that the session that hears is still there.
 const CHECK: Duration = Duration::from_secs(30);
@@ -31,12 +32,11 @@ impl Ringer {
 
     fn lost(&mut self, error: &bell::Error) -> Trouble {
         self.bell = None;
-        let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
         match error {
             // Nobody removes a pooler within seconds.
             bell::Error::Deaf => Trouble::Refused(error.to_string()),
             bell::Error::Connect(_) | bell::Error::Refused(_) | bell::Error::Lost => {
-                Trouble::Away(format!("{error}{cause}"))
+                Trouble::Away(with_cause(error))
             }
         }
     }

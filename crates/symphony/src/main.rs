@@ -29,6 +29,7 @@ mod table;
 use std::{
     io::{self, Write as _},
     process::ExitCode,
+    time::Duration,
 };
 
 use clap::Parser as _;
@@ -36,6 +37,9 @@ use symphony_outbox::connect::redact;
 
 use command::Cli;
 use output::plain_lines;
+
+/// How long what runs beside a command may take to end with it.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -49,7 +53,10 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(cli.run()) {
+    let ended = runtime.block_on(cli.run());
+    // Dropped, it would wait for as long as a name server does not answer somebody who has gone.
+    runtime.shutdown_timeout(LAST_WORDS);
+    match ended {
         Ok(answer) => answer.into(),
         Err(failure) => {
             complain(&failure.in_full());

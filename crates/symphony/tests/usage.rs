@@ -7,7 +7,8 @@
 
 mod program;
 
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use program::{symphony, symphony_with_input};
 use symphony_proof::kit::scratch::Server;
@@ -262,4 +263,33 @@ fn every_command_has_an_example_and_says_what_its_exit_code_means() {
         assert!(help.contains(&format!("Examples:\n  symphony {}", command.join(" "))), "{help}");
         assert!(help.contains("Exit codes:"), "{help}");
     }
+}
+
+#[test]
+fn a_relayer_that_waits_for_a_silent_database_ends_when_it_is_told_to() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://me@{}/x?connect_timeout=3600&sslmode=disable", silent.local_addr().unwrap());
+    let mut child = Command::new(env!("CARGO_BIN_EXE_symphony"))
+        .arg("run")
+        .env("DATABASE_URL", url)
+        .env_remove("SYMPHONY_CONFIG")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It listens for signals before it connects.
+    let _connection = silent.accept().unwrap();
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    let patience = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().unwrap().is_none() && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let ended = child.try_wait().unwrap().is_some();
+    let _ = child.kill();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(ended, "it still waits: {said}");
+    assert_eq!(output.status.code(), Some(143), "{said}");
+    assert!(said.contains("before anything was claimed"), "{said}");
 }

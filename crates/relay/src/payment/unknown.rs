@@ -4,6 +4,8 @@
 //! whether it still remembers the idempotency key. Nothing is guessed: what stays unknown stays unknown in the ledger, until
 //! a person has found out.
 
+use std::time::Duration;
+
 use symphony_outbox::payment::worker::{Advice, Claimed};
 use symphony_outbox::payment::{OUTCOME_UNKNOWN, OnUnknown, Outcome, RailAnswer, Reason};
 
@@ -39,10 +41,15 @@ pub(super) async fn ask(rail: &dyn Rail, payment: &Payment, advice: Result<Advic
     decide(advice, inquiry)
 }
 
+/// For how long advice must hold: until one more sending has ended, and the question that goes before it.
+pub(super) fn sending_time(rail: &dyn Rail) -> Duration {
+    if rail.can_be_asked() { rail.timeout().saturating_mul(2) } else { rail.timeout() }
+}
+
 /// The table. `None`: the rail cannot be asked.
 fn decide(advice: Advice, inquiry: Option<Inquiry>) -> Next {
     let Advice { on_unknown, key_remembered } = advice;
-    let (message, rail) = match inquiry {
+    let (unsaid, rail) = match inquiry {
         Some(Inquiry::Executed(rail)) => return Next::Record(Outcome::Dispatched { rail }, Verdict::Good),
         Some(Inquiry::Refused { reason, rail }) => {
             return Next::Record(Outcome::Failed { reason, rail }, Verdict::Good);
@@ -51,17 +58,19 @@ fn decide(advice: Advice, inquiry: Option<Inquiry>) -> Next {
         Some(Inquiry::NeverSeen) => {
             return stop("the rail does not know the key, but may have forgotten it", RailAnswer::default());
         }
-        Some(Inquiry::Unsaid { message, rail }) => (Some(message), rail),
+        // A rail that answers is not failing, however often it says "not yet".
+        Some(Inquiry::Undecided { message, rail }) => (Some((message, Verdict::Good)), rail),
+        Some(Inquiry::Unsaid { message, rail }) => (Some((message, Verdict::Bad)), rail),
         None => (None, RailAnswer::default()),
     };
-    match (on_unknown, message) {
+    match (on_unknown, unsaid) {
         (OnUnknown::Resend, _) if key_remembered => Next::Send(Standing::InDoubt),
         (OnUnknown::Resend, _) => stop("the rail may have forgotten the key, so a repeat could pay twice", rail),
         (OnUnknown::Stop, _) => stop("the rail's policy is to stop", rail),
         (OnUnknown::Inquire, None) => stop("the rail cannot be asked", rail),
-        (OnUnknown::Inquire, Some(message)) => {
+        (OnUnknown::Inquire, Some((message, verdict))) => {
             let reason = Reason { code: OUTCOME_UNKNOWN.to_owned(), message: Some(message) };
-            Next::Record(Outcome::Retryable { reason, rail, delay: None }, Verdict::Bad)
+            Next::Record(Outcome::Retryable { reason, rail, delay: None }, verdict)
         }
     }
 }
@@ -108,13 +117,18 @@ impl Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rail::{Answer, BoxFuture};
 
     fn advice(on_unknown: OnUnknown, key_remembered: bool) -> Advice {
         Advice { on_unknown, key_remembered }
     }
 
     fn unsaid() -> Option<Inquiry> {
-        Some(Inquiry::Unsaid { message: "still under way".into(), rail: RailAnswer::default() })
+        Some(Inquiry::Unsaid { message: "no answer".into(), rail: RailAnswer::default() })
+    }
+
+    fn undecided() -> Option<Inquiry> {
+        Some(Inquiry::Undecided { message: "still under way".into(), rail: RailAnswer::default() })
     }
 
     /// A word for what was decided.
@@ -166,7 +180,45 @@ mod tests {
             let advice = advice(on_unknown, remembered);
             assert_eq!(word(&decide(advice, None)), not_asked, "{advice:?}");
             assert_eq!(word(&decide(advice, unsaid())), not_said, "{advice:?}");
+            assert_eq!(word(&decide(advice, undecided())), not_said, "{advice:?}");
         }
+    }
+
+    #[test]
+    fn a_rail_that_says_not_yet_is_not_failing() {
+        let verdict = |inquiry| match decide(advice(OnUnknown::Inquire, true), inquiry) {
+            Next::Record(_, verdict) => verdict,
+            Next::Send(_) => panic!("sent"),
+        };
+        assert_eq!((verdict(undecided()), verdict(unsaid())), (Verdict::Good, Verdict::Bad));
+    }
+
+    struct Slow {
+        can_be_asked: bool,
+    }
+
+    impl Rail for Slow {
+        fn validate(&self, _: &Payment) -> Result<(), Invalid> {
+            Ok(())
+        }
+        fn dispatch<'a>(&'a self, _: &'a Payment) -> BoxFuture<'a, Answer> {
+            Box::pin(std::future::pending())
+        }
+        fn timeout(&self) -> Duration {
+            Duration::from_secs(30)
+        }
+        fn can_be_asked(&self) -> bool {
+            self.can_be_asked
+        }
+        fn inquire<'a>(&'a self, _: &'a Payment) -> BoxFuture<'a, Inquiry> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[test]
+    fn the_key_must_be_remembered_through_the_question_and_the_sending() {
+        assert_eq!(sending_time(&Slow { can_be_asked: true }), Duration::from_secs(60));
+        assert_eq!(sending_time(&Slow { can_be_asked: false }), Duration::from_secs(30));
     }
 
     #[test]

@@ -73,7 +73,13 @@ impl Verdicts {
                 rail.reference = None;
                 let message =
                     format!("asked, the rail answered HTTP {}, which does not say what happened", reply.status);
-                Inquiry::Unsaid { message, rail }
+                // A rail that answers in its own words works. Were "still under way" taken for a failure, payments that are
+                // under way would keep the breaker open against those that wait.
+                if (200..300).contains(&reply.status) && reply.body.is_some() {
+                    Inquiry::Undecided { message, rail }
+                } else {
+                    Inquiry::Unsaid { message, rail }
+                }
             }
         }
     }
@@ -94,7 +100,18 @@ mod tests {
     }
 
     fn is_unsaid(inquiry: &Inquiry) -> bool {
-        matches!(inquiry, Inquiry::Unsaid { .. })
+        matches!(inquiry, Inquiry::Unsaid { .. } | Inquiry::Undecided { .. })
+    }
+
+    #[test]
+    fn a_rail_that_answers_without_an_end_is_told_from_one_that_fails() {
+        let works = |status, body| matches!(verdict("", status, body), Inquiry::Undecided { .. });
+        assert!(works(200, Some(json!({ "status": "PENDING" }))));
+        assert!(works(202, Some(json!({}))));
+        assert!(!works(200, None));
+        for status in [401, 403, 404, 429, 500, 502, 503] {
+            assert!(!works(status, Some(json!({ "status": "PENDING" }))), "{status}");
+        }
     }
 
     #[test]

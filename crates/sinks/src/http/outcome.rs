@@ -72,6 +72,8 @@ impl Outcomes {
             code: code.to_owned(),
             message: Some(format!("the rail answered HTTP {status}")),
         };
+        // "At once" is no wish to be asked again and again: then the rail's own backoff decides.
+        let after = reply.retry_after.filter(|after| !after.is_zero());
         let unknown = |why: &str| format!("the rail answered HTTP {status}, {why}");
 
         let (code, word) = (reply.word(&self.keys.code), reply.word(&self.keys.status));
@@ -97,9 +99,9 @@ impl Outcomes {
         match meaning {
             Some(Word::Accepted) => Answer::Accepted(rail),
             Some(Word::Refused) => Answer::Refused { reason: reason(RAIL_REFUSED), rail },
-            Some(Word::Later) => Answer::Later { reason: reason(RAIL_LATER), rail, after: reply.retry_after },
+            Some(Word::Later) => Answer::Later { reason: reason(RAIL_LATER), rail, after },
             Some(Word::LaterWithRetryAfter) => match reply.retry_after {
-                Some(after) => Answer::Later { reason: reason(RAIL_LATER), rail, after: Some(after) },
+                Some(_) => Answer::Later { reason: reason(RAIL_LATER), rail, after },
                 None => Answer::Unknown { message: unknown("without a Retry-After that can be read"), rail },
             },
             Some(Word::Unknown) => Answer::Unknown { message: unknown("which leaves the outcome open"), rail },
@@ -145,6 +147,18 @@ mod tests {
             assert_eq!(word(&answer("", status, None, Some(json!({})))), expected, "{status}");
             let told = if status == 503 { "later" } else { expected };
             assert_eq!(word(&answer("", status, Some(7), Some(json!({})))), told, "{status} with Retry-After");
+        }
+    }
+
+    #[test]
+    fn a_retry_after_of_nothing_leaves_the_delay_to_the_backoff() {
+        for status in [429, 503] {
+            for (said, expected) in [(0, None), (7, Some(Duration::from_secs(7)))] {
+                let Answer::Later { after, .. } = answer("", status, Some(said), None) else {
+                    panic!("not later: {status}");
+                };
+                assert_eq!(after, expected, "{status}");
+            }
         }
     }
 

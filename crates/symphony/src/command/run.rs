@@ -70,7 +70,7 @@ impl Arguments {
             return Ok(Answer::Yes);
         }
         let config = Config::load(self.config.as_deref())?;
-        let interruption = Interruption::listen()?;
+        let mut interruption = Interruption::listen()?;
         log::start(config.relayer.log_format, config.relayer.log_level)?;
 
         let url = database.url_or(&config.database.url)?;
@@ -81,13 +81,13 @@ impl Arguments {
         let (target, bell) = (Arc::new(Target::parse(url)?), Arc::new(Target::parse(listen_url)?));
         let sections = config.rails()?;
         let rails = rails(&sections)?;
-        let mut client = target.connect().await?;
-        checks::schema(&mut client).await?;
-        checks::roles(&client).await?;
         let can_be_asked = rails.iter().map(|(name, rail)| (name.as_str(), rail.can_be_asked())).collect();
         let serving = Serving { rails: can_be_asked, unserved: config.payment.unserved_rails };
-        checks::rails(&client, &serving).await?;
-        drop(client);
+        // A database that hangs must not keep the program from ending: nothing is under way yet.
+        interruption
+            .or(check(&target, &serving))
+            .await
+            .map_err(|caught| caught.saying("interrupted before anything was claimed"))??;
 
         let worker = worker_name(&config.relayer.worker);
         let settings = config.payment_settings(&sections);
@@ -134,6 +134,14 @@ impl Arguments {
     }
 }
 
+/// Why not to start, if there is a reason.
+async fn check(target: &Target, serving: &Serving<'_>) -> Result<(), Failure> {
+    let mut client = target.connect().await?;
+    checks::schema(&mut client).await?;
+    checks::roles(&client).await?;
+    checks::rails(&client, serving).await
+}
+
 /// Lets the engine work, and tells it of each signal.
 async fn until_stopped(
     work: impl Future<Output = Summary>,
@@ -155,7 +163,7 @@ async fn until_stopped(
         } else {
             tracing::warn!("leaving at once: leases expire by themselves");
             let _ = tokio::time::timeout(LEAVE, &mut work).await;
-            return Err(caught);
+            return Err(caught.saying("left at once: what was under way is unknown until its lease has expired"));
         }
     }
 }

@@ -1,0 +1,116 @@
+//! The payment lane against a real database.
+
+#![cfg(test)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use symphony_outbox::connect::Target;
+use symphony_outbox::payment::RailAnswer;
+use symphony_proof::kit::scratch::{Database, Server};
+use symphony_relay::Lane;
+use symphony_relay::lane::{Done, Ended, Finished, Verdict};
+use symphony_relay::lease::LeaseWatch;
+use symphony_relay::payment::{PaymentLane, Record};
+use symphony_relay::rail::{Answer, BoxFuture, Inquiry, Invalid, Payment, Rail};
+use symphony_relay::rooms::Rooms;
+use tokio::net::TcpListener;
+use tokio::time::{Instant, timeout};
+
+/// Long enough for a machine that is busy with other tests.
+const SOON: Duration = Duration::from_secs(60);
+const LEASE: Duration = Duration::from_secs(60);
+
+/// A rail that never says what became of a payment.
+struct Mute;
+
+impl Rail for Mute {
+    fn validate(&self, _: &Payment) -> Result<(), Invalid> {
+        Ok(())
+    }
+    fn dispatch<'a>(&'a self, _: &'a Payment) -> BoxFuture<'a, Answer> {
+        Box::pin(async { Answer::Unknown { message: "cut".to_owned(), rail: RailAnswer::default() } })
+    }
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(30)
+    }
+    fn can_be_asked(&self) -> bool {
+        false
+    }
+    fn inquire<'a>(&'a self, _: &'a Payment) -> BoxFuture<'a, Inquiry> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// A database with a rail and so many instructions.
+async fn database(instructions: i32) -> Database {
+    let database = Server::from_env().await.unwrap().database().await.unwrap();
+    let root = database.connect().await.unwrap();
+    root.batch_execute("select symphony.set_payment_rail('sepa', '{}', 'test', 'relay')").await.unwrap();
+    let enqueue = "select count(symphony.enqueue_payment_outbox('i' || n, 'p' || n, 'k' || n, 'sepa', '{}')) \
+                   from generate_series(1, $1) n";
+    root.query(enqueue, &[&instructions]).await.unwrap();
+    database
+}
+
+async fn target(database: &Database) -> Target {
+    Target::parse(&database.url_as_login(&["symphony_executor"]).await.unwrap()).unwrap()
+}
+
+fn lane(target: Target, lease: Duration) -> PaymentLane {
+    let rails: BTreeMap<String, Arc<dyn Rail>> = BTreeMap::from([("sepa".to_owned(), Arc::new(Mute) as _)]);
+    PaymentLane::new(Arc::new(target), "worker-1".into(), lease, rails)
+}
+
+fn held() -> LeaseWatch {
+    LeaseWatch::new(Instant::now() + LEASE, Duration::from_secs(3)).1
+}
+
+#[tokio::test]
+async fn a_process_may_hold_more_leases_than_one_call_takes() {
+    let database = database(1001).await;
+    let lane = lane(target(&database).await, LEASE);
+    let mut leases = Vec::new();
+    for _ in 0..2 {
+        let jobs = lane.claim(&Rooms::new(1000, 1000)).await.unwrap();
+        leases.extend(jobs.iter().map(|job| lane.lease(job)));
+    }
+    assert_eq!(leases.len(), 1001);
+    assert_eq!(lane.renew(&leases).await.unwrap(), vec![true; 1001]);
+    assert_eq!(lane.release(&leases).await.unwrap(), 1001);
+    assert_eq!(lane.renew(&leases).await.unwrap(), vec![false; 1001]);
+}
+
+#[tokio::test]
+async fn a_database_that_never_says_what_the_policy_allows_does_not_hold_a_payment_for_ever() {
+    let database = database(1).await;
+    let working = lane(target(&database).await, LEASE);
+    let one = Rooms::new(1, 1);
+    let job = working.claim(&one).await.unwrap().remove(0);
+    let lease = working.lease(&job);
+    let sent = working.dispatch(job, held()).await;
+    let ended = working.complete(&[Arc::new(Done { lease, outcome: sent.outcome })]).await.unwrap();
+    assert_eq!(ended, [Ended::Recorded { state: "RETRYABLE", again: true }]);
+    let root = database.connect().await.unwrap();
+    root.batch_execute("update symphony.payment_outbox_pending set next_attempt_at = now()").await.unwrap();
+    let job = working.claim(&one).await.unwrap().remove(0);
+    assert!(job.outcome_unknown);
+
+    // It takes the connection and says nothing, as one that a firewall has forgotten.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("postgres://me@{}/x?connect_timeout=3600&sslmode=disable", silent.local_addr().unwrap());
+    let deaf = lane(Target::parse(&url).unwrap(), Duration::from_secs(1));
+    let asked: Finished<Record> = timeout(SOON, deaf.dispatch(job, held())).await.expect("it waits for ever");
+    assert_eq!(asked.verdict, Verdict::Neutral);
+    let recorded = format!("{:?}", asked.outcome);
+    assert!(recorded.contains("Retryable") && recorded.contains("OUTCOME_UNKNOWN"), "{recorded}");
+}
+
+#[tokio::test]
+async fn why_there_is_no_session_is_said_in_the_words_of_the_database() {
+    let database = database(0).await;
+    let lane = lane(target(&database).await.database("no_such_database"), LEASE);
+    let trouble = lane.claim(&Rooms::new(1, 1)).await.unwrap_err().to_string();
+    assert!(trouble.contains("does not exist"), "{trouble}");
+}
