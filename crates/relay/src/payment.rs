@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use symphony_outbox::connect::Target;
 use symphony_outbox::error::{CompleteError, Fault};
 use symphony_outbox::payment::worker::{self, Claimed, Rooms as RailRooms};
-use symphony_outbox::payment::{self, AttemptState, Completed, Completion, Outcome};
+use symphony_outbox::payment::{self, AttemptState, Completed, Completion, Outcome, RailAnswer};
 use symphony_outbox::{BatchSize, WorkerId};
 
 use tokio::time::timeout;
@@ -23,7 +23,7 @@ use crate::fail_point::{self, Step};
 use crate::lane::{Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
 use crate::lease::{LeaseWatch, Term};
 use crate::line::Line;
-use crate::rail::{Payment, Rail};
+use crate::rail::{Answer, Payment, Rail};
 use crate::rooms::Rooms;
 
 use unknown::Next;
@@ -32,6 +32,8 @@ use unknown::Next;
 const TOGETHER: usize = 1000;
 /// The longest that the database may take to say what a rail's policy allows.
 const LONGEST_ADVICE: Duration = Duration::from_secs(10);
+/// How long after its own limit a rail may still answer before it is given up.
+const OVERTIME: Duration = Duration::from_secs(5);
 
 /// The payment lane of one process.
 pub struct PaymentLane {
@@ -103,7 +105,12 @@ impl PaymentLane {
             return (standing.of_unsent("the lease ended before it was sent"), Verdict::Neutral);
         }
         fail_point::reach(Step::BeforeDispatch);
-        let answer = rail.dispatch(&payment).await;
+        // A rail keeps to its own limit. One that does not must not hold the lease for ever.
+        let limit = rail.timeout() + OVERTIME;
+        let answer = timeout(limit, rail.dispatch(&payment)).await.unwrap_or_else(|_| Answer::Unknown {
+            message: format!("no answer within {limit:?}"),
+            rail: RailAnswer::default(),
+        });
         fail_point::reach(Step::AfterDispatch);
         sending::outcome(answer, standing)
     }

@@ -22,18 +22,25 @@ use tokio::time::{Instant, timeout};
 const SOON: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(60);
 
-/// A rail that never says what became of a payment.
-struct Mute;
+/// A rail that never says what became of a payment; or never answers at all, whatever limit it claims to keep.
+struct Mute {
+    answers: bool,
+}
 
 impl Rail for Mute {
     fn validate(&self, _: &Payment) -> Result<(), Invalid> {
         Ok(())
     }
     fn dispatch<'a>(&'a self, _: &'a Payment) -> BoxFuture<'a, Answer> {
-        Box::pin(async { Answer::Unknown { message: "cut".to_owned(), rail: RailAnswer::default() } })
+        Box::pin(async {
+            if !self.answers {
+                std::future::pending::<()>().await;
+            }
+            Answer::Unknown { message: "cut".to_owned(), rail: RailAnswer::default() }
+        })
     }
     fn timeout(&self) -> Duration {
-        Duration::from_secs(30)
+        Duration::from_millis(1)
     }
     fn can_be_asked(&self) -> bool {
         false
@@ -59,7 +66,11 @@ async fn target(database: &Database) -> Target {
 }
 
 fn lane(target: Target, lease: Duration) -> PaymentLane {
-    let rails: BTreeMap<String, Arc<dyn Rail>> = BTreeMap::from([("sepa".to_owned(), Arc::new(Mute) as _)]);
+    lane_of(Mute { answers: true }, target, lease)
+}
+
+fn lane_of(rail: Mute, target: Target, lease: Duration) -> PaymentLane {
+    let rails: BTreeMap<String, Arc<dyn Rail>> = BTreeMap::from([("sepa".to_owned(), Arc::new(rail) as _)]);
     PaymentLane::new(Arc::new(target), "worker-1".into(), lease, rails)
 }
 
@@ -104,6 +115,17 @@ async fn a_database_that_never_says_what_the_policy_allows_does_not_hold_a_payme
     let asked: Finished<Record> = timeout(SOON, deaf.dispatch(job, held())).await.expect("it waits for ever");
     assert_eq!(asked.verdict, Verdict::Neutral);
     let recorded = format!("{:?}", asked.outcome);
+    assert!(recorded.contains("Retryable") && recorded.contains("OUTCOME_UNKNOWN"), "{recorded}");
+}
+
+#[tokio::test]
+async fn a_rail_that_never_answers_does_not_hold_a_payment_for_ever() {
+    let database = database(1).await;
+    let lane = lane_of(Mute { answers: false }, target(&database).await, LEASE);
+    let job = lane.claim(&Rooms::new(1, 1)).await.unwrap().remove(0);
+    let sent = timeout(SOON, lane.dispatch(job, held())).await.expect("it waits for ever");
+    assert_eq!(sent.verdict, Verdict::Bad);
+    let recorded = format!("{:?}", sent.outcome);
     assert!(recorded.contains("Retryable") && recorded.contains("OUTCOME_UNKNOWN"), "{recorded}");
 }
 

@@ -178,9 +178,14 @@ impl Config {
     /// How the engine of the payment lane works.
     pub(crate) fn payment_settings(&self, rails: &[RailSection]) -> Settings {
         let payment = &self.payment;
+        // A slow rail alone must not have all of them: the others would wait for its timeouts.
+        let share = (rails.len() > 1).then(|| (payment.slots * 3 / 4).max(1));
         Settings {
             slots: payment.slots,
-            route_slots: rails.iter().filter_map(|rail| Some((rail.name.clone(), rail.slots?))).collect(),
+            route_slots: rails
+                .iter()
+                .filter_map(|rail| Some((rail.name.clone(), rail.slots.or(share)?)))
+                .collect(),
             batch: payment.batch,
             window: payment.window,
             poll: Some(payment.poll),
@@ -265,7 +270,10 @@ mod tests {
         .unwrap();
         let rails = config.rails().unwrap();
         assert_eq!(config.payment_settings(&rails).slots, 3);
-        assert_eq!(config.payment_settings(&rails).route_slots, BTreeMap::from([("sepa".to_owned(), 2)]));
+        // Where several are served, none has all slots unless its section says so.
+        let slots = BTreeMap::from([("b".to_owned(), 2), ("sepa".to_owned(), 2)]);
+        assert_eq!(config.payment_settings(&rails).route_slots, slots);
+        assert!(config.payment_settings(&[]).route_slots.is_empty());
         assert_eq!(rails[0].settings["timeout"].as_str(), Some("1s"));
         assert_eq!(rails[1].settings["timeout"].as_str(), Some("9s"));
         assert_eq!(rails[1].settings["url"].as_str(), Some("https://b"));

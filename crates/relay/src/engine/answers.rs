@@ -60,6 +60,7 @@ impl<L: Lane> Shift<L> {
                 self.desk.hand_in(Entry { done, route: flight.route, until }, now);
             }
             None => {
+                tracing::info!(lease = %flight.lease, route = %flight.route, "a dispatch ended after its lease was lost: not recorded");
                 self.held.remove(&flight.lease);
             }
         }
