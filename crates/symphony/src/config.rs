@@ -183,7 +183,8 @@ impl Config {
             route_slots: rails.iter().filter_map(|rail| Some((rail.name.clone(), rail.slots?))).collect(),
             batch: payment.batch,
             window: payment.window,
-            poll: Some(payment.poll),
+            // A build for tests can be told never to poll, to show that being woken is enough.
+            poll: Some(payment.poll).filter(|poll| !(cfg!(feature = "fail-points") && poll.is_zero())),
             gather: payment.gather,
             call_timeout: payment.call_timeout,
             lease_margin: payment.lease_margin,

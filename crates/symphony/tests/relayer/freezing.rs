@@ -1,0 +1,60 @@
+//! Proof 27, the late worker: a process that got no time for longer than its lease.
+
+use serde_json::json;
+use symphony_proof::kit::proxy::{Harm, Proxy};
+use symphony_proof::kit::wait::BOUND;
+
+use crate::yard::Yard;
+
+/// How many instructions it holds.
+const HELD: usize = 10;
+/// What the frozen one did, other than losing its leases.
+const DONE: &str =
+    "select count(*) from symphony.payment_outbox_attempts where state <> 'ZOMBIE_REQUEUE' and worker_id = ";
+
+#[tokio::test]
+async fn a_relayer_that_was_frozen_while_it_sent_records_nothing() {
+    let yard = Yard::open().await;
+    yard.bank.order(&json!({"latency": "1500ms"})).await;
+    let late = yard.relayer(&yard.orders()).await;
+    yard.enqueue("frozen", HELD).await;
+    yard.leases_are_held(HELD).await;
+    late.program.stop();
+    yard.bank.order(&json!({"latency": "0ms"})).await;
+    let heir = yard.relayer(&yard.orders()).await;
+    yard.is_done().await;
+
+    late.program.cont();
+    late.stop().await;
+    assert_eq!(yard.number(&format!("{DONE} '{}'", late.worker)).await, 0, "{}", late.program.tail());
+    yard.audit(HELD).await;
+    heir.stop().await;
+}
+
+#[tokio::test]
+async fn a_relayer_that_was_frozen_before_it_sent_sends_nothing() {
+    let yard = Yard::open().await;
+    let network = Proxy::before(&yard.url).unwrap();
+    yard.enqueue("frozen", HELD).await;
+    let claim = network.arm(Harm::ReplyHeld, "claim_outbox_batch", 1);
+    let mut orders = yard.orders();
+    orders.url = network.url().to_owned();
+    let late = yard.relayer(&orders).await;
+    // It has the leases, and does not know it yet.
+    claim.wait_fired(1, BOUND).await.unwrap();
+    late.program.stop();
+    let heir = yard.relayer(&yard.orders()).await;
+    yard.is_done().await;
+    assert_eq!(yard.bank.payments().await, HELD);
+
+    claim.release();
+    late.program.cont();
+    // It goes on to work, and would have sent by then what it held.
+    heir.stop().await;
+    yard.enqueue("afterwards", 1).await;
+    yard.is_done().await;
+    late.stop().await;
+    assert_eq!(yard.bank.payments().await, HELD + 1, "{}", late.program.tail());
+    assert_eq!(yard.number(&format!("{DONE} '{}'", late.worker)).await, 1);
+    yard.audit(HELD + 1).await;
+}
