@@ -9,11 +9,13 @@
 //! - [`pgbouncer`]: a connection pooler in front of a server
 //! - [`proxy`]: a network between a client and its server that stalls, breaks, and loses replies
 //! - [`process`]: a program that is started, watched, stopped and killed
+//! - [`audit`]: the outbox and a bank's own ledger, compared payment by payment
 //! - [`wait`]: until something is so, or it is too late
 //! - `account`, `address`, `folder`, `port`: what the servers have in common
 
 mod account;
 mod address;
+pub mod audit;
 pub mod crowd;
 mod folder;
 pub mod pgbouncer;
