@@ -17,7 +17,6 @@ use symphony_outbox::payment::worker::{self, Claimed, Rooms as RailRooms};
 use symphony_outbox::payment::{self, AttemptState, Completed, Completion, Outcome};
 use symphony_outbox::{BatchSize, WorkerId};
 
-use crate::fail_point::{self, Step};
 use crate::lane::{Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
 use crate::lease::{LeaseWatch, Term};
 use crate::line::Line;
@@ -90,10 +89,7 @@ impl PaymentLane {
             // Too late to send, and too late to record: the lease has gone, or goes now.
             return (standing.of_unsent("the lease ended before it was sent"), Verdict::Neutral);
         }
-        fail_point::reach(Step::BeforeDispatch);
-        let answer = rail.dispatch(&payment).await;
-        fail_point::reach(Step::AfterDispatch);
-        sending::outcome(answer, standing)
+        sending::outcome(rail.dispatch(&payment).await, standing)
     }
 }
 
