@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use serde_json::Value;
+use symphony_proof::kit::audit::{Execution, executions};
 use symphony_proof::kit::process::{Launch, Program};
 use symphony_proof::kit::wait::{BOUND, until};
 
@@ -52,16 +53,13 @@ impl Bank {
             kind: text(&line, "kind"),
             outcome: text(&line, "outcome"),
         };
-        self.lines("/v1/requests").await.into_iter().map(request).collect()
+        let lines = http::get(self.address, "/v1/requests").await;
+        lines.lines().map(|line| request(serde_json::from_str(line).unwrap())).collect()
     }
 
     /// What was executed, in order.
-    pub(crate) async fn ledger(&self) -> Vec<Value> {
-        self.lines("/v1/ledger").await
-    }
-
-    async fn lines(&self, path: &str) -> Vec<Value> {
-        http::get(self.address, path).await.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    pub(crate) async fn ledger(&self) -> Vec<Execution> {
+        executions(&http::get(self.address, "/v1/ledger").await).unwrap()
     }
 
     /// How many payments it was asked for that it has dealt with.
@@ -78,5 +76,11 @@ impl Bank {
     /// Kills it as a crash would.
     pub(crate) async fn kill9(&self) {
         self.program.kill9().await.unwrap();
+    }
+
+    /// What it was asked about one key, in order: each as its kind and what came of it.
+    pub(crate) async fn story(&self, key: &str) -> Vec<(String, String)> {
+        let of_key = self.requests().await.into_iter().filter(|request| request.key == key);
+        of_key.map(|request| (request.kind, request.outcome)).collect()
     }
 }

@@ -1,7 +1,8 @@
 //! Producers: they enqueue one instruction after the other, and repeat what was not answered under the same key.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
@@ -16,7 +17,7 @@ use tokio_postgres::Client;
 const PARTICIPANTS: usize = 5;
 
 /// Between two enqueues, or two tries of one: leaves the processors to those who carry it.
-const PAUSE: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The nth instruction of a producer.
 pub(crate) fn instruction(producer: &str, number: usize, rail: &str) -> Instruction {
@@ -33,15 +34,19 @@ pub(crate) fn instruction(producer: &str, number: usize, rail: &str) -> Instruct
     }
 }
 
+/// The instructions that the database has said are enqueued: none of them may get lost.
+pub(crate) type Committed = Arc<Mutex<BTreeSet<String>>>;
+
 /// One session that enqueues, made again when it is lost.
 pub(crate) struct Till {
     target: Target,
     client: Option<Client>,
+    committed: Committed,
 }
 
 impl Till {
-    pub(crate) fn at(url: &str) -> Self {
-        Self { target: Target::parse(url).unwrap(), client: None }
+    pub(crate) fn at(url: &str, committed: &Committed) -> Self {
+        Self { target: Target::parse(url).unwrap(), client: None, committed: Arc::clone(committed) }
     }
 
     /// Enqueues until the database has said that it is done. Whether it was a repetition.
@@ -55,7 +60,9 @@ impl Till {
             }
         };
         let enqueued = tokio::time::timeout(BOUND, enqueued).await;
-        enqueued.unwrap_or_else(|_| panic!("{} could not be enqueued", instruction.instruction_id))
+        let replayed = enqueued.unwrap_or_else(|_| panic!("{} could not be enqueued", instruction.instruction_id));
+        self.committed.lock().unwrap().insert(instruction.instruction_id.clone());
+        replayed
     }
 
     async fn try_enqueue(&mut self, instruction: &Instruction) -> Option<bool> {
@@ -78,12 +85,12 @@ pub(crate) struct Load {
 
 impl Load {
     /// So many producers on these rails in turn, each in a session of its own.
-    pub(crate) fn begin(url: &str, producers: usize, rails: &[&str]) -> Self {
+    pub(crate) fn begin(url: &str, producers: usize, rails: &[&str], committed: &Committed) -> Self {
         let (stop, stopped) = watch::channel(false);
         let enqueued = Arc::new(AtomicUsize::new(0));
         let rails: Vec<String> = rails.iter().map(|rail| (*rail).to_owned()).collect();
         let task = |producer: usize| {
-            let (mut till, stopped, enqueued) = (Till::at(url), stopped.clone(), Arc::clone(&enqueued));
+            let (mut till, stopped, enqueued) = (Till::at(url, committed), stopped.clone(), Arc::clone(&enqueued));
             let rails = rails.clone();
             tokio::spawn(async move {
                 for number in 0.. {
@@ -113,12 +120,11 @@ impl Load {
         until("the producers go on", BOUND, so).await.unwrap();
     }
 
-    /// Stops them, and says how many instructions are enqueued for certain.
-    pub(crate) async fn end(self) -> usize {
+    /// Stops them when they have been answered.
+    pub(crate) async fn end(self) {
         self.stop.send_replace(true);
         for task in self.tasks {
             task.await.unwrap();
         }
-        self.enqueued.load(Ordering::SeqCst)
     }
 }

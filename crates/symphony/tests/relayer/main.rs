@@ -1,25 +1,34 @@
 //! The relayer as a process, with a bank that is another, while everything around it breaks: proofs 26 to 29.
 //!
 //! # Layout
-//! - [`yard`]: a database, a bank and relayers, started, killed and audited; [`bank`], [`relayer`] and [`load`] are in it
-//! - [`waking`]: being woken is enough, and so is polling
-//! - [`idling`]: what a relayer costs that has nothing to do
+//! - [`yard`]: a database, a bank and relayers, started, killed and audited; [`bank`], [`relayer`], [`load`] and [`http`] are
+//!   in it
+//! - [`waking`]: proof 26, being woken is enough, and so is polling; [`idling`]: what it costs to wait
+//! - [`dying`], [`killing`], [`freezing`], [`replies`], [`stopping`]: proof 27, the relayer dies, is late, or is told to go
+//! - [`crashing`], [`pooling`]: proof 28, the database goes away, or is behind a pooler
+//! - [`doubting`], [`breaking`]: proof 29, the bank does not say, or is down
+//! - [`refusing`], [`showing`]: why it does not start, and what it shows
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
 )]
 
-mod audit;
 mod bank;
+mod breaking;
+mod crashing;
+mod doubting;
 mod dying;
 mod freezing;
 mod http;
 mod idling;
 mod killing;
 mod load;
+mod pooling;
+mod refusing;
 mod relayer;
 mod replies;
+mod showing;
 mod stopping;
 mod waking;
 mod yard;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use serde_json::Value;
 use symphony_proof::kit::process::{Launch, Program};
@@ -146,6 +147,28 @@ impl Relayer {
     /// Waits until it writes a line with this in it.
     pub(crate) async fn says(&self, words: &str) -> String {
         self.program.wait_for_line(|line| line.contains(words), BOUND).await.unwrap()
+    }
+
+    /// How many lines it has written with this in them.
+    pub(crate) async fn heard(&self, words: &str) -> usize {
+        let mut count = 0;
+        let counting = |line: &str| {
+            count += usize::from(line.contains(words));
+            false
+        };
+        let _ = self.program.wait_for_line(counting, Duration::ZERO).await;
+        count
+    }
+
+    /// Everything that it has written, once it has ended.
+    pub(crate) async fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let collecting = |line: &str| {
+            lines.push(line.to_owned());
+            false
+        };
+        assert!(self.program.wait_for_line(collecting, BOUND).await.is_err());
+        lines
     }
 
     /// Asks it to end, and waits until it has: with 0.

@@ -3,7 +3,7 @@
 use symphony_proof::kit::proxy::{Harm, Proxy};
 use symphony_proof::kit::wait::BOUND;
 
-use crate::load::{Till, instruction};
+use crate::load::instruction;
 use crate::yard::{RAIL, Yard};
 
 #[tokio::test]
@@ -12,14 +12,14 @@ async fn an_enqueue_whose_reply_is_lost_is_repeated_and_paid_once() {
     let network = Proxy::before(&yard.till_url).unwrap();
     let lost = network.arm(Harm::ReplyLost, "enqueue_payment_outbox", 3);
     let relayer = yard.relayer(&yard.orders()).await;
-    let mut till = Till::at(network.url());
+    let mut till = yard.till_at(network.url());
     let mut replayed = 0;
     for number in 0..6 {
         replayed += usize::from(till.enqueue(&instruction("unheard", number, RAIL)).await);
     }
     lost.wait_fired(3, BOUND).await.unwrap();
     assert!(replayed > 0);
-    yard.audit(6).await;
+    yard.audit().await;
     relayer.stop().await;
 }
 
@@ -33,7 +33,7 @@ async fn a_claim_whose_reply_is_lost_is_taken_over_when_its_leases_expire() {
     orders.url = network.url().to_owned();
     let relayer = yard.relayer(&orders).await;
     lost.wait_fired(1, BOUND).await.unwrap();
-    yard.audit(10).await;
+    yard.audit().await;
     let zombies = "select count(*) from symphony.payment_outbox_attempts where state = 'ZOMBIE_REQUEUE'";
     assert_eq!(yard.number(zombies).await, 10);
     relayer.stop().await;
@@ -49,7 +49,7 @@ async fn a_completion_whose_reply_is_lost_is_repeated_and_changes_nothing() {
     let relayer = yard.relayer(&orders).await;
     yard.enqueue("unheard", 20).await;
     lost.wait_fired(3, BOUND).await.unwrap();
-    yard.audit(20).await;
+    yard.audit().await;
     assert_eq!(yard.number("select count(*) from symphony.payment_outbox_attempts").await, 20);
     relayer.stop().await;
 }

@@ -3,7 +3,7 @@
 use symphony_proof::kit::proxy::{Newcomers, Proxy};
 use symphony_proof::kit::wait::{BOUND, until};
 
-use crate::load::{Till, instruction};
+use crate::load::instruction;
 use crate::yard::{RAIL, Yard};
 
 /// Enough that luck does not carry them all.
@@ -13,7 +13,7 @@ const TRIALS: usize = 25;
 async fn notifications_alone_drive_it() {
     let yard = Yard::open().await;
     let relayer = yard.relayer(&yard.orders().payment("poll", "'0s'").payment("repair_every", "'0s'")).await;
-    let mut till = Till::at(&yard.till_url);
+    let mut till = yard.till();
     for number in 0..TRIALS {
         // One at a time: each finds a relayer that sleeps, and nothing but a call wakes it.
         till.enqueue(&instruction("woken", number, RAIL)).await;
@@ -26,7 +26,7 @@ async fn notifications_alone_drive_it() {
     yard.enqueue("burst", 200).await;
     yard.is_done().await;
     relayer.stop().await;
-    assert_eq!(yard.bank.ledger().await.len(), TRIALS + 200);
+    assert_eq!(yard.audit().await.counts.dispatched, TRIALS + 200);
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn the_poll_alone_drives_it() {
     relayer.says("the listener is lost").await;
     assert_eq!(relayer.count("symphony_listener_connected").await, 0);
     let rung = relayer.count("symphony_notify_wakeups_total").await;
-    let mut till = Till::at(&yard.till_url);
+    let mut till = yard.till();
     for number in 0..5 {
         till.enqueue(&instruction("polled", number, RAIL)).await;
         yard.is_done().await;
@@ -58,5 +58,5 @@ async fn the_poll_alone_drives_it() {
     let so = async || relayer.count("symphony_listener_connected").await == 1;
     until("it listens again", BOUND, so).await.unwrap();
     relayer.stop().await;
-    assert_eq!(yard.bank.ledger().await.len(), 6);
+    assert_eq!(yard.audit().await.counts.dispatched, 6);
 }

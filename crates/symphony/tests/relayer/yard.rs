@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use symphony_outbox::connect::Target;
+use symphony_proof::kit::audit::{self, Report};
 use symphony_proof::kit::scratch::{Database, Server};
 use symphony_proof::kit::wait::{BOUND, until};
 use tempfile::TempDir;
 use tokio_postgres::Client;
 
 use crate::bank::Bank;
-use crate::load::{Load, Till, instruction};
+use crate::load::{Committed, Load, Till, instruction};
 use crate::relayer::{Orders, Relayer};
 
 /// The rail that most tests use.
@@ -25,7 +27,10 @@ pub(crate) struct Yard {
     pub(crate) url: String,
     /// The login of producers.
     pub(crate) till_url: String,
+    /// Where the superuser looks: another server after a failover.
+    pub(crate) place: Target,
     pub(crate) folder: TempDir,
+    committed: Committed,
 }
 
 impl Yard {
@@ -38,8 +43,9 @@ impl Yard {
     pub(crate) async fn on(database: Database) -> Self {
         let url = database.url_as_login(&["symphony_executor", "symphony_readonly"]).await.unwrap();
         let till_url = database.url_as_login(&["symphony_ingest"]).await.unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let yard = Self { bank: Bank::start(&[]).await, database, url, till_url, folder };
+        let (place, folder) = (database.target(), tempfile::tempdir().unwrap());
+        let (bank, committed) = (Bank::start(&[]).await, Committed::default());
+        let yard = Self { bank, database, url, till_url, place, folder, committed };
         yard.rail(RAIL, &json!({})).await;
         yard
     }
@@ -79,20 +85,30 @@ impl Yard {
 
     /// Enqueues so many instructions.
     pub(crate) async fn enqueue(&self, producer: &str, count: usize) {
-        let mut till = Till::at(&self.till_url);
+        let mut till = self.till();
         for number in 0..count {
             till.enqueue(&instruction(producer, number, RAIL)).await;
         }
     }
 
+    /// A session of a producer.
+    pub(crate) fn till(&self) -> Till {
+        self.till_at(&self.till_url)
+    }
+
+    /// The same by another way.
+    pub(crate) fn till_at(&self, url: &str) -> Till {
+        Till::at(url, &self.committed)
+    }
+
     /// Producers that go on.
     pub(crate) fn load(&self, rails: &[&str]) -> Load {
-        Load::begin(&self.till_url, 2, rails)
+        Load::begin(&self.till_url, 2, rails, &self.committed)
     }
 
     /// A session of the superuser.
     pub(crate) async fn owner(&self) -> Client {
-        self.database.connect().await.unwrap()
+        self.place.connect().await.unwrap()
     }
 
     /// One number.
@@ -105,7 +121,21 @@ impl Yard {
         let owner = self.owner().await;
         let pending = "select count(*) from symphony.payment_outbox_pending";
         let so = async || owner.query_one(pending, &[]).await.unwrap().get::<_, i64>(0) == 0;
-        until("nothing is pending", BOUND, so).await.unwrap();
+        until("nothing is pending", 2 * BOUND, so).await.unwrap();
+    }
+
+    /// Waits until all is carried, and compares what was enqueued, the ledger and the bank, row by row: nothing is lost,
+    /// nothing was paid twice, ordered rails kept their order, and every lease has one row.
+    pub(crate) async fn audit(&self) -> Report {
+        self.is_done().await;
+        let books = audit::read(&mut self.owner().await).await.unwrap();
+        let committed = self.committed.lock().unwrap().clone();
+        let report = audit::compare(&books, &self.bank.ledger().await, Some(&committed));
+        assert!(report.holds(), "{report}");
+        let twice = "select count(*) from (select from symphony.payment_outbox_attempts
+                     group by outbox_id, claimed_at, worker_id having count(*) > 1) t";
+        assert_eq!(self.number(twice).await, 0, "leases with two rows in the ledger");
+        report
     }
 
     /// How much is pending.

@@ -1,0 +1,131 @@
+//! What a relayer shows: health, readiness, metrics, and a log without secrets.
+
+use serde_json::json;
+use symphony_proof::kit::proxy::{Newcomers, Proxy};
+use symphony_proof::kit::wait::{BOUND, until};
+
+use crate::load::instruction;
+use crate::yard::{RAIL, Yard};
+
+/// The names that dashboards and alerts are built on.
+const METRICS: [&str; 11] = [
+    "outbox_pending_depth",
+    "oldest_pending_age_seconds",
+    "notify_wakeups_total",
+    "claim_batches_total",
+    "dispatch_latency_seconds_bucket",
+    "attempts_total",
+    "dlq_depth",
+    "reaper_requeues_total",
+    "stuck_dispatching_count",
+    "lease_lost_total",
+    "terminal_backstop_total",
+];
+
+#[tokio::test]
+async fn every_metric_has_its_name_and_counts() {
+    let yard = Yard::open().await;
+    let refused = instruction("seen", 1, RAIL).idempotency_key;
+    yard.bank.order(&json!({"for_key": {(refused): ["refuse"]}})).await;
+    let relayer = yard.relayer(&yard.orders()).await;
+    yard.enqueue("seen", 5).await;
+    yard.is_done().await;
+    let text = relayer.metrics().await;
+    for name in METRICS {
+        let start = format!("symphony_{name}{{");
+        let there = text.lines().any(|line| line.starts_with(&start) && line.contains("lane=\"payment\""));
+        assert!(there, "{name} is not in:\n{text}");
+    }
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    let attempts =
+        |state: &str| format!("symphony_attempts_total{{lane=\"payment\",rail=\"{RAIL}\",state=\"{state}\"}}");
+    assert!(text.contains(&format!("{} 4\n", attempts("DISPATCHED"))), "{text}");
+    assert!(text.contains(&format!("{} 1\n", attempts("FAILED"))), "{text}");
+    assert!(
+        text.contains(&format!("symphony_dispatch_latency_seconds_count{{lane=\"payment\",rail=\"{RAIL}\"}} 5\n"))
+    );
+    // The gauges of the database are asked for again after a few seconds.
+    until("the dead letter is counted", BOUND, async || relayer.count("symphony_dlq_depth").await == 1)
+        .await
+        .unwrap();
+    assert_eq!(relayer.ask("/healthz").await, (200, "ok\n".to_owned()));
+    assert_eq!(relayer.ask("/elsewhere").await.0, 404);
+    relayer.stop().await;
+}
+
+/// Half a minute of silence is what it takes, and both are seen in the same half minute.
+#[tokio::test]
+async fn it_is_ready_as_long_as_the_database_answers_and_whatever_the_bank_does() {
+    let yard = Yard::open().await;
+    let network = Proxy::before(&yard.url).unwrap();
+    // This one leaves its only rail alone for an hour, and has nothing to ask the database.
+    yard.bank.order(&json!({"error_500_before": "1"})).await;
+    let mut orders = yard.orders().payment("repair_every", "'0s'");
+    orders.more = "[payment.breaker]\nfailures = 1\nfirst_pause = '1h'\nlongest_pause = '1h'\n".to_owned();
+    let idle = yard.relayer(&orders).await;
+    yard.enqueue("waiting", 1).await;
+    idle.says("left alone for a while").await;
+
+    let mut orders = yard.orders();
+    orders.url = network.url().to_owned();
+    let cut = yard.relayer(&orders).await;
+    until("it is ready", BOUND, async || cut.ask("/readyz").await == (200, "ready\n".to_owned())).await.unwrap();
+    network.cut(Newcomers::Refuse).await;
+    let away = (503, "the database does not answer\n".to_owned());
+    until("it is not ready", 2 * BOUND, async || cut.ask("/readyz").await == away).await.unwrap();
+    assert_eq!(cut.ask("/healthz").await.0, 200, "it lives, and waits");
+    assert_eq!(idle.ask("/readyz").await, (200, "ready\n".to_owned()), "its database is there");
+
+    network.accept().await.unwrap();
+    until("it is ready again", BOUND, async || cut.ask("/readyz").await.0 == 200).await.unwrap();
+    yard.bank.order(&json!({"preset": "none"})).await;
+    yard.audit().await;
+    cut.stop().await;
+    idle.stop().await;
+}
+
+#[tokio::test]
+async fn no_secret_and_no_payload_is_logged_at_any_level() {
+    const MARK: &str = "Planted-Mark";
+    const SECRET: &str = "whsec_UGxhbnRlZC1NYXJrIGFuZCBzb21lIG1vcmUgYnl0ZXM=";
+    let yard = Yard::open().await;
+    let password = yard.url.split(':').nth(2).unwrap().split('@').next().unwrap();
+    let network = Proxy::before(&yard.url.replace(password, MARK)).unwrap();
+    yard.bank.order(&json!({"seed": 3, "cut_after": "0.2", "error_500_before": "0.2", "refuse": "0.2", "half_answer": "0.1"})).await;
+    let mut orders = yard
+        .orders()
+        .of_rails("secret_env = 'SIGNING'\nbearer_env = 'BEARER'\ntimeout = '2s'\nconnect_timeout = '1s'");
+    (orders.url, orders.log_level) = (network.url().to_owned(), "trace");
+    orders.variables =
+        vec![("SIGNING", SECRET.to_owned()), ("BEARER", MARK.to_owned()), ("RUST_LOG", "trace".to_owned())];
+    let relayer = yard.relayer(&orders).await;
+    let mut till = yard.till();
+    for number in 0..30 {
+        let mut marked = instruction("marked", number, RAIL);
+        // Some of these are no payments at all.
+        let amount = if number % 5 == 0 { MARK } else { "3.00" };
+        marked.payload =
+            json!({"amount": amount, "currency": "EUR", "destination": {"iban": MARK}, "name": MARK}).into();
+        till.enqueue(&marked).await;
+        if number == 15 {
+            network.cut(Newcomers::Refuse).await;
+            relayer.says("a call failed").await;
+            network.accept().await.unwrap();
+        }
+    }
+    yard.audit().await;
+    relayer.metrics().await;
+    relayer.stop().await;
+    let lines = relayer.lines().await;
+    assert!(lines.len() > 5, "{lines:?}");
+    for line in &lines {
+        for planted in [MARK, &SECRET["whsec_".len()..]] {
+            assert!(!line.contains(planted), "{line}");
+        }
+    }
+    // Nor into the ledger, where what went wrong is written.
+    let marked = format!(
+        "select count(*) from symphony.payment_outbox_attempts where concat(error_message, error_code, rail_code) like '%{MARK}%'"
+    );
+    assert_eq!(yard.number(&marked).await, 0);
+}
