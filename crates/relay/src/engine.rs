@@ -86,6 +86,10 @@ impl<L: Lane> Engine<L> {
         while !shift.is_over(Instant::now()) {
             let now = Instant::now();
             shift.act(now);
+            if shift.is_over(now) {
+                // What it let go of just now was the last: nothing would wake it before the grace time ends.
+                break;
+            }
             if let Some(rope) = &rope {
                 rope.want(shift.wants_bell());
             }

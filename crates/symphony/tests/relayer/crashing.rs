@@ -43,7 +43,7 @@ async fn a_database_that_is_killed_and_comes_back_loses_nothing() {
     let orders = yard.orders_for(&[RAIL, ORDERED]);
     let relayers = [yard.relayer(&orders).await, yard.relayer(&orders).await];
     let load = yard.load(&[RAIL, ORDERED]);
-    for _ in 0..3 {
+    for _ in 0..2 {
         load.goes_on(BETWEEN).await;
         cluster.kill9().await;
         cluster.restart().await.unwrap();
@@ -62,7 +62,7 @@ async fn sessions_that_are_ended_under_load_lose_nothing() {
     let orders = yard.orders_for(&[RAIL, ORDERED]);
     let relayers = [yard.relayer(&orders).await, yard.relayer(&orders).await];
     let load = yard.load(&[RAIL, ORDERED]);
-    for _ in 0..6 {
+    for _ in 0..4 {
         load.goes_on(BETWEEN).await;
         assert!(yard.database.terminate_sessions().await.unwrap() > 0);
     }
