@@ -4,7 +4,8 @@ use serde_json::json;
 use symphony_proof::kit::proxy::{Harm, Proxy};
 use symphony_proof::kit::wait::BOUND;
 
-use crate::yard::Yard;
+use crate::load::instruction;
+use crate::yard::{RAIL, Yard};
 
 /// How many instructions it holds.
 const HELD: usize = 10;
@@ -56,5 +57,40 @@ async fn a_relayer_that_was_frozen_before_it_sent_sends_nothing() {
     late.stop().await;
     assert_eq!(yard.bank.payments().await, HELD + 1, "{}", late.program.tail());
     assert_eq!(yard.number(&format!("{DONE} '{}'", late.worker)).await, 1);
+    yard.audit().await;
+}
+
+#[tokio::test]
+async fn a_relayer_that_was_frozen_a_moment_before_it_sent_again_does_not() {
+    let yard = Yard::open().await;
+    yard.rail(RAIL, &json!({"on_unknown": "RESEND"})).await;
+    let network = Proxy::before(&yard.url).unwrap();
+    // All that stands between the question what the policy allows and the sending is the look at the clock.
+    let advice = network.arm(Harm::ReplyHeld, "advise_on_unknown_outcome", 1);
+    let key = instruction("frozen", 0, RAIL).idempotency_key;
+    yard.bank.order(&json!({"for_key": {(key.clone()): ["cut_before"]}})).await;
+    let mut orders = yard.orders();
+    let without = |section: &String| {
+        section.lines().filter(|line| !line.starts_with("inquiry_url")).collect::<Vec<_>>().join("\n")
+    };
+    orders.rails = orders.rails.iter().map(|(name, section)| (name.clone(), without(section))).collect();
+    let heirs = orders.clone();
+    orders.url = network.url().to_owned();
+    let late = yard.relayer(&orders).await;
+    yard.enqueue("frozen", 1).await;
+    advice.wait_fired(1, BOUND).await.unwrap();
+    late.program.stop();
+    let heir = yard.relayer(&heirs).await;
+    yard.is_done().await;
+    heir.stop().await;
+    let paid = ["NOTHING", "EXECUTED"].map(|outcome| ("payment".to_owned(), outcome.to_owned()));
+    assert_eq!(yard.bank.story(&key).await, paid);
+
+    advice.release();
+    late.program.cont();
+    yard.enqueue("afterwards", 1).await;
+    yard.is_done().await;
+    late.stop().await;
+    assert_eq!(yard.bank.story(&key).await, paid, "{}", late.program.tail());
     yard.audit().await;
 }
