@@ -27,9 +27,9 @@ async fn every_metric_has_its_name_and_counts() {
     let yard = Yard::open().await;
     let refused = instruction("seen", 1, RAIL).idempotency_key;
     yard.bank.order(&json!({"for_key": {(refused): ["refuse"]}})).await;
-    let relayer = yard.relayer(&yard.orders()).await;
+    let relayer = yard.relayer(&yard.orders().defaults()).await;
     yard.enqueue("seen", 5).await;
-    yard.is_done().await;
+    until("all are counted", BOUND, async || relayer.count("symphony_attempts_total").await == 5).await.unwrap();
     let text = relayer.metrics().await;
     for name in METRICS {
         let start = format!("symphony_{name}{{");

@@ -33,7 +33,7 @@ async fn a_bank_that_is_down_burns_few_attempts_and_is_paid_when_it_is_back() {
     let relayer = yard.relayer(&orders).await;
     yard.enqueue("waiting", ROWS).await;
     relayer.says("left alone for a while").await;
-    assert_eq!(relayer.count("symphony_breaker_open").await, 1);
+    until("it is shown", BOUND, async || relayer.count("symphony_breaker_open").await == 1).await.unwrap();
     let probes = async || relayer.heard("is tried again with one job").await;
     until("it was tried again", BOUND, async || probes().await >= PROBES).await.unwrap();
 
@@ -48,6 +48,6 @@ async fn a_bank_that_is_down_burns_few_attempts_and_is_paid_when_it_is_back() {
     let report = yard.audit().await;
     assert_eq!(report.counts.dispatched, ROWS);
     relayer.says("the route works again").await;
-    assert_eq!(relayer.count("symphony_breaker_open").await, 0);
+    until("that is shown", BOUND, async || relayer.count("symphony_breaker_open").await == 0).await.unwrap();
     relayer.stop().await;
 }

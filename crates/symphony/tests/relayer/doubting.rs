@@ -13,9 +13,9 @@ const BEFORE: [&str; 3] = ["timeout_before", "cut_before", "error_500_before"];
 /// How the first attempt ended, and how the last one did: state and error code.
 type Ends = ((String, Option<String>), (String, Option<String>));
 
-/// A relayer that waits for no more than two seconds, and never leaves the rail alone.
+/// A relayer that never leaves the rail alone.
 fn orders(yard: &Yard) -> Orders {
-    let mut orders = yard.orders().of_rails("timeout = '2s'\nconnect_timeout = '1s'");
+    let mut orders = yard.orders().defaults();
     orders.more = "[payment.breaker]\nfailures = 1000".to_owned();
     orders
 }
@@ -68,7 +68,7 @@ fn asked(story: &[(&str, &str)]) -> Vec<(String, String)> {
 #[tokio::test]
 async fn the_bank_is_asked_before_anything_is_sent_again() {
     let yard = Yard::open().await;
-    let relayer = yard.relayer(&orders(&yard)).await;
+    let relayer = yard.relayer(&orders(&yard).of_rails("timeout = '5s'\nconnect_timeout = '4s'")).await;
     for fault in AFTER.iter().chain(&BEFORE) {
         enqueue(&yard, fault, &[fault]).await;
     }

@@ -35,7 +35,7 @@ async fn a_claim_whose_reply_is_lost_is_taken_over_when_its_leases_expire() {
     lost.wait_fired(1, BOUND).await.unwrap();
     yard.audit().await;
     let zombies = "select count(*) from symphony.payment_outbox_attempts where state = 'ZOMBIE_REQUEUE'";
-    assert_eq!(yard.number(zombies).await, 10);
+    assert!(yard.number(zombies).await >= 10);
     relayer.stop().await;
 }
 
@@ -44,7 +44,7 @@ async fn a_completion_whose_reply_is_lost_is_repeated_and_changes_nothing() {
     let yard = Yard::open().await;
     let network = Proxy::before(&yard.url).unwrap();
     let lost = network.arm(Harm::ReplyLost, "complete_outbox_batch", 3);
-    let mut orders = yard.orders();
+    let mut orders = yard.orders().defaults();
     orders.url = network.url().to_owned();
     let relayer = yard.relayer(&orders).await;
     yard.enqueue("unheard", 20).await;
