@@ -116,13 +116,14 @@ impl Bell {
         };
         let ear = target.connect_and_hear(hear).await?;
         let hand = target.connect().await?;
-        ear.batch_execute(channel.listen).await.map_err(Error::Refused)?;
         ear.batch_execute(TEST_LISTEN).await.map_err(Error::Refused)?;
         let token = Uuid::new_v4().to_string();
         hand.execute_typed(TEST_RING, &[(&token, Type::TEXT)]).await.map_err(Error::Refused)?;
         let arrives = async { while tested.recv().await.is_some_and(|heard| heard != token) {} };
         timeout(ARRIVAL, arrives).await.map_err(|_| Error::Deaf)?;
         ear.batch_execute(TEST_DONE).await.map_err(Error::Refused)?;
+        // Not before: at a pooler it would stay behind on a session of somebody else.
+        ear.batch_execute(channel.listen).await.map_err(Error::Refused)?;
 
         let (wanted, wishes) = watch::channel(Wanted::default());
         let (says, state) = watch::channel(State::Silent);

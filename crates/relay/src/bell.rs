@@ -16,6 +16,10 @@ use crate::fail_point::{self, Step};
 use crate::lane::Trouble;
 use crate::metrics::Meter;
 
+/// How long a bell may take to be armed or disarmed. Arming may have to connect and to make sure that what is said is heard;
+/// no lease depends on it, so it has more time than other calls.
+const LIMIT: Duration = Duration::from_secs(60);
+
 /// Something that rings when there is new work. It connects by itself when it is armed, and again after it failed.
 pub trait Bell: Send + 'static {
     /// Somebody is about to sleep: whatever is committed after this returns, rings. Work that was committed before
@@ -86,12 +90,11 @@ pub(crate) struct Rope {
 
 impl Rope {
     /// Gives the bell to a task of its own.
-    pub(crate) fn new<B: Bell>(bell: B, limit: Duration, meter: Arc<dyn Meter>) -> Self {
+    pub(crate) fn new<B: Bell>(bell: B, meter: Arc<dyn Meter>) -> Self {
         let (wish, wishes) = watch::channel(Wish::default());
         let (news, heard) = watch::channel(News::default());
         let keeper = Keeper {
             bell,
-            limit,
             meter,
             news,
             armed: false,
@@ -139,7 +142,6 @@ impl Rope {
 
 struct Keeper<B> {
     bell: B,
-    limit: Duration,
     meter: Arc<dyn Meter>,
     news: watch::Sender<News>,
     armed: bool,
@@ -179,7 +181,7 @@ impl<B: Bell> Keeper<B> {
     }
 
     async fn arm(&mut self) {
-        match within(self.limit, self.bell.arm()).await {
+        match within(self.bell.arm()).await {
             Ok(()) => {
                 fail_point::reach(Step::AfterArm);
                 if self.backoff.worked() {
@@ -194,7 +196,7 @@ impl<B: Bell> Keeper<B> {
     }
 
     async fn disarm(&mut self) {
-        let disarmed = within(self.limit, self.bell.disarm()).await;
+        let disarmed = within(self.bell.disarm()).await;
         self.armed = false;
         self.news.send_if_modified(|news| news.armed_for.take().is_some());
         if let Err(trouble) = disarmed {
@@ -213,6 +215,6 @@ impl<B: Bell> Keeper<B> {
     }
 }
 
-async fn within<T>(limit: Duration, call: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
-    timeout(limit, call).await.unwrap_or_else(|_| Err(Trouble::Away(format!("no answer within {limit:?}"))))
+async fn within<T>(call: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    timeout(LIMIT, call).await.unwrap_or_else(|_| Err(Trouble::Away(format!("no answer within {LIMIT:?}"))))
 }

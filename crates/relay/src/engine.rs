@@ -84,12 +84,16 @@ impl<L: Lane> Engine<L> {
 
     /// Works until it is told to stop, and says what it did. Dropped, it leaves at once.
     pub async fn run<B: Bell>(self, bell: Option<B>, mut stop: Signal) -> Summary {
-        let mut rope = bell.map(|bell| Rope::new(bell, self.settings.call_timeout, Arc::clone(&self.meter)));
+        let mut rope = bell.map(|bell| Rope::new(bell, Arc::clone(&self.meter)));
         let mut shift = Shift::new(self.lane, self.settings, self.meter, rope.is_some(), Instant::now());
         shift.told(stop.wish(), Instant::now());
         while !shift.is_over(Instant::now()) {
             let now = Instant::now();
             shift.act(now);
+            if shift.is_over(now) {
+                // What it let go of just now was the last: nothing would wake it before the grace time ends.
+                break;
+            }
             if let Some(rope) = &rope {
                 rope.want(shift.wants_bell());
             }

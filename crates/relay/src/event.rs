@@ -17,7 +17,6 @@ use symphony_outbox::event::worker::{self, Claimed, Completion, Outcome};
 use symphony_outbox::event::{EventId, ProcessorId};
 use symphony_outbox::{BatchSize, WorkerId};
 
-use crate::fail_point::{self, Step};
 use crate::lane::{Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
 use crate::lease::{LeaseWatch, Term};
 use crate::line::Line;
@@ -126,9 +125,7 @@ impl EventLane {
             return failed("the claim ended before it was sent".to_owned(), Verdict::Neutral);
         }
         let message = self.message(job, destination);
-        fail_point::reach(Step::BeforeDispatch);
         let published = sink.publish(&message).await;
-        fail_point::reach(Step::AfterDispatch);
         match published {
             Published::Confirmed { .. } => (Outcome::Delivered, Verdict::Good),
             Published::Refused(why) => failed(why, Verdict::Good),

@@ -19,7 +19,6 @@ use symphony_outbox::{BatchSize, WorkerId};
 
 use tokio::time::timeout;
 
-use crate::fail_point::{self, Step};
 use crate::lane::{Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
 use crate::lease::{LeaseWatch, Term};
 use crate::line::Line;
@@ -104,14 +103,12 @@ impl PaymentLane {
             // Too late to send, and too late to record: the lease has gone, or goes now.
             return (standing.of_unsent("the lease ended before it was sent"), Verdict::Neutral);
         }
-        fail_point::reach(Step::BeforeDispatch);
         // A rail keeps to its own limit. One that does not must not hold the lease for ever.
         let limit = rail.timeout() + OVERTIME;
         let answer = timeout(limit, rail.dispatch(&payment)).await.unwrap_or_else(|_| Answer::Unknown {
             message: format!("no answer within {limit:?}"),
             rail: RailAnswer::default(),
         });
-        fail_point::reach(Step::AfterDispatch);
         sending::outcome(answer, standing)
     }
 }

@@ -87,7 +87,7 @@ pub(crate) enum LogLevel {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Payment {
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "whole_seconds")]
     pub(crate) lease: Duration,
     slots: usize,
     batch: usize,
@@ -188,7 +188,8 @@ impl Config {
                 .collect(),
             batch: payment.batch,
             window: payment.window,
-            poll: Some(payment.poll),
+            // A build for tests can be told never to poll, to show that being woken is enough.
+            poll: Some(payment.poll).filter(|poll| !(cfg!(feature = "fail-points") && poll.is_zero())),
             gather: payment.gather,
             call_timeout: payment.call_timeout,
             lease_margin: payment.lease_margin,
@@ -245,6 +246,15 @@ fn time<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
     Duration::try_from(length).map_err(|_| wrong())
 }
 
+/// A time that the database counts in seconds: it would round what is in between, and nobody would be told.
+fn whole_seconds<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
+    let length = time(source)?;
+    if length.subsec_nanos() == 0 {
+        return Ok(length);
+    }
+    Err(D::Error::custom(format!("{length:?} is not in whole seconds")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,6 +299,7 @@ mod tests {
         assert!(refusal("[payment]\nlease = 30").contains("lease"));
         assert!(refusal("[payment]\nlease = 'soon'").contains("write \"500ms\""));
         assert!(refusal("[payment]\nlease = '-3s'").contains("no time"));
+        assert!(refusal("[payment]\nlease = '4500ms'").contains("4.5s is not in whole seconds"));
         assert!(refusal("[relayer]\nlog_level = 'loud'").contains("log_level"));
         assert!(refusal("[payment").contains("error"));
     }

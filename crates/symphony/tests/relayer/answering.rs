@@ -1,0 +1,85 @@
+//! What a relayer answers over HTTP: health, readiness, metrics.
+
+use serde_json::json;
+use symphony_proof::kit::proxy::{Newcomers, Proxy};
+use symphony_proof::kit::wait::{BOUND, until};
+
+use crate::load::instruction;
+use crate::yard::{RAIL, Yard};
+
+/// The names that dashboards and alerts are built on.
+const METRICS: [&str; 11] = [
+    "outbox_pending_depth",
+    "oldest_pending_age_seconds",
+    "notify_wakeups_total",
+    "claim_batches_total",
+    "dispatch_latency_seconds_bucket",
+    "attempts_total",
+    "dlq_depth",
+    "reaper_requeues_total",
+    "stuck_dispatching_count",
+    "lease_lost_total",
+    "terminal_backstop_total",
+];
+
+#[tokio::test]
+async fn every_metric_has_its_name_and_counts() {
+    let yard = Yard::open().await;
+    let refused = instruction("seen", 1, RAIL).idempotency_key;
+    yard.bank.order(&json!({"for_key": {(refused): ["refuse"]}})).await;
+    let relayer = yard.relayer(&yard.orders().defaults()).await;
+    yard.enqueue("seen", 5).await;
+    until("all are counted", BOUND, async || relayer.count("symphony_attempts_total").await == 5).await.unwrap();
+    let text = relayer.metrics().await;
+    for name in METRICS {
+        let start = format!("symphony_{name}{{");
+        let there = text.lines().any(|line| line.starts_with(&start) && line.contains("lane=\"payment\""));
+        assert!(there, "{name} is not in:\n{text}");
+    }
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    let attempts =
+        |state: &str| format!("symphony_attempts_total{{lane=\"payment\",rail=\"{RAIL}\",state=\"{state}\"}}");
+    assert!(text.contains(&format!("{} 4\n", attempts("DISPATCHED"))), "{text}");
+    assert!(text.contains(&format!("{} 1\n", attempts("FAILED"))), "{text}");
+    assert!(
+        text.contains(&format!("symphony_dispatch_latency_seconds_count{{lane=\"payment\",rail=\"{RAIL}\"}} 5\n"))
+    );
+    // The gauges of the database are asked for again after a few seconds.
+    until("the dead letter is counted", BOUND, async || relayer.count("symphony_dlq_depth").await == 1)
+        .await
+        .unwrap();
+    assert_eq!(relayer.ask("/healthz").await, (200, "ok\n".to_owned()));
+    assert_eq!(relayer.ask("/elsewhere").await.0, 404);
+    relayer.stop().await;
+}
+
+/// Half a minute of silence is what it takes, and both are seen in the same half minute.
+#[tokio::test]
+async fn it_is_ready_as_long_as_the_database_answers_and_whatever_the_bank_does() {
+    let yard = Yard::open().await;
+    let network = Proxy::before(&yard.url).unwrap();
+    // This one leaves its only rail alone for an hour, and has nothing to ask the database.
+    yard.bank.order(&json!({"error_500_before": "1"})).await;
+    let mut orders = yard.orders().payment("repair_every", "'0s'");
+    orders.more = "[payment.breaker]\nfailures = 1\nfirst_pause = '1h'\nlongest_pause = '1h'\n".to_owned();
+    let idle = yard.relayer(&orders).await;
+    yard.enqueue("waiting", 1).await;
+    idle.says("left alone for a while").await;
+
+    let mut orders = yard.orders();
+    orders.url = network.url().to_owned();
+    let cut = yard.relayer(&orders).await;
+    until("it is ready", BOUND, async || cut.ask("/readyz").await == (200, "ready\n".to_owned())).await.unwrap();
+    network.cut(Newcomers::Refuse).await;
+    let away = (503, "the database does not answer\n".to_owned());
+    until("it is not ready", 2 * BOUND, async || cut.ask("/readyz").await == away).await.unwrap();
+    assert_eq!(cut.ask("/healthz").await.0, 200, "it lives, and waits");
+    assert_eq!(idle.ask("/readyz").await, (200, "ready\n".to_owned()), "its database is there");
+
+    network.accept().await.unwrap();
+    until("it is ready again", BOUND, async || cut.ask("/readyz").await.0 == 200).await.unwrap();
+    yard.bank.order(&json!({"preset": "none"})).await;
+    yard.audit().await;
+    cut.stop().await;
+    idle.stop().await;
+}

@@ -1,0 +1,36 @@
+//! The relayer as a process, with a bank that is another, while everything around it breaks: proofs 26 to 29.
+//!
+//! # Layout
+//! - [`yard`]: a database, a bank and relayers, started, killed and audited; [`bank`], [`relayer`], [`load`] and [`http`] are
+//!   in it
+//! - [`waking`]: proof 26, being woken is enough, and so is polling; [`idling`]: what it costs to wait
+//! - [`dying`], [`killing`], [`freezing`], [`replies`], [`stopping`]: proof 27, the relayer dies, is late, or is told to go
+//! - [`crashing`], [`stalling`], [`pooling`]: proof 28, the database dies, falls silent, or is behind a pooler
+//! - [`doubting`], [`breaking`]: proof 29, the bank does not say, or is down
+//! - [`refusing`], [`answering`], [`logging`]: why it does not start, what it answers, what it writes
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
+)]
+
+mod answering;
+mod bank;
+mod breaking;
+mod crashing;
+mod doubting;
+mod dying;
+mod freezing;
+mod http;
+mod idling;
+mod killing;
+mod load;
+mod logging;
+mod pooling;
+mod refusing;
+mod relayer;
+mod replies;
+mod stalling;
+mod stopping;
+mod waking;
+mod yard;
