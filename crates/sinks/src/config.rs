@@ -69,12 +69,7 @@ impl Problem {
     }
 
     fn about(self, owner: String) -> ConfigError {
-        ConfigError {
-            owner,
-            setting: self.setting.into_owned(),
-            problem: self.text,
-            source: self.source,
-        }
+        ConfigError { owner, setting: self.setting.into_owned(), problem: self.text, source: self.source }
     }
 }
 

@@ -26,7 +26,10 @@ pub(crate) fn attributes(message: &Message) -> [(&'static str, String); 6] {
 }
 
 /// What tells this event from every other: ids are unique within their source only.
-#[cfg_attr(not(any(feature = "nats", feature = "redis")), expect(dead_code, reason = "only brokers that drop repeats ask"))]
+#[cfg_attr(
+    not(any(feature = "nats", feature = "redis")),
+    expect(dead_code, reason = "only brokers that drop repeats ask")
+)]
 pub(crate) fn unique_id(message: &Message) -> String {
     format!("{}#{}", message.source, message.id)
 }
@@ -44,7 +47,10 @@ mod tests {
     #[test]
     fn a_header_holds_what_a_line_of_ascii_can() {
         assert_eq!(header("order/42"), "order/42");
-        assert_eq!(header("Euro \u{20ac} \u{1f600}\r\n\"100%\""), "Euro%20%E2%82%AC%20%F0%9F%98%80%0D%0A%22100%25%22");
+        assert_eq!(
+            header("Euro \u{20ac} \u{1f600}\r\n\"100%\""),
+            "Euro%20%E2%82%AC%20%F0%9F%98%80%0D%0A%22100%25%22"
+        );
     }
 
     #[test]

@@ -108,7 +108,10 @@ fn basics(config: &mut ClientConfig, brokers: &[String], limits: Limits) {
         // A little less than the courier waits: what comes too late is then the client's own word, and gone from it.
         .set("message.timeout.ms", milliseconds(limits.timeout * 8 / 10))
         .set("request.timeout.ms", milliseconds((limits.timeout * 8 / 10).max(Duration::from_millis(1))))
-        .set("socket.connection.setup.timeout.ms", milliseconds(limits.connect_timeout.max(Duration::from_secs(1))))
+        .set(
+            "socket.connection.setup.timeout.ms",
+            milliseconds(limits.connect_timeout.max(Duration::from_secs(1))),
+        )
         .set("topic.metadata.propagation.max.ms", milliseconds(TOPIC_APPEARS_WITHIN.min(limits.timeout / 2)))
         .set("reconnect.backoff.max.ms", "1000")
         .set("message.max.bytes", (limits.max_bytes + HEADROOM).to_string())
@@ -132,7 +135,8 @@ fn security(config: &mut ClientConfig, common: &Common, own: &Settings) -> Resul
     config.set("security.protocol", protocol);
     if let Some(Login { user, password }) = login {
         if !cfg!(feature = "kafka-tls") && !matches!(own.sasl_mechanism, Mechanism::Plain) {
-            let text = "must be \"PLAIN\": this build has no other. Build with the feature kafka-tls to have SCRAM";
+            let text =
+                "must be \"PLAIN\": this build has no other. Build with the feature kafka-tls to have SCRAM";
             return Err(Problem::new("sasl_mechanism", text));
         }
         config
@@ -219,13 +223,19 @@ fn meaning(code: RDKafkaErrorCode) -> Sent {
         Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => {
             Sent::refused("the user may not write to the topic: grant WRITE and IDEMPOTENT_WRITE")
         }
-        Code::InvalidTopic | Code::InvalidRecord | Code::PolicyViolation => Sent::refused(format!("the broker refused it: {code}")),
+        Code::InvalidTopic | Code::InvalidRecord | Code::PolicyViolation => {
+            Sent::refused(format!("the broker refused it: {code}"))
+        }
         Code::Authentication | Code::SaslAuthenticationFailed => {
             Sent::Broken("the brokers do not accept our credentials".to_owned())
         }
         // The numbers of this producer are of no use any more: the next one begins anew.
-        Code::Fatal | Code::OutOfOrderSequenceNumber | Code::UnknownProducerId | Code::InvalidProducerEpoch
-        | Code::PurgeQueue | Code::PurgeInflight => Sent::Broken(format!("the producer must begin anew: {code}")),
+        Code::Fatal
+        | Code::OutOfOrderSequenceNumber
+        | Code::UnknownProducerId
+        | Code::InvalidProducerEpoch
+        | Code::PurgeQueue
+        | Code::PurgeInflight => Sent::Broken(format!("the producer must begin anew: {code}")),
         Code::MessageTimedOut => Sent::failed("the brokers did not confirm in time"),
         _ => Sent::failed(format!("the brokers could not take it: {code}")),
     }

@@ -110,14 +110,13 @@ impl Nats {
 
 fn credentials(common: &Common, own: &Settings) -> Result<Credentials, Problem> {
     let login = common.login(true)?.map(Credentials::Login);
-    let token =
-        either("token_env", &own.token_env, "token_file", &own.token_file)?.map(Credentials::Token);
+    let token = either("token_env", &own.token_env, "token_file", &own.token_file)?.map(Credentials::Token);
     let decorated = match &own.credentials_file {
         Some(path) => {
             let text = Source::File(path.clone()).read("credentials_file")?;
-            ConnectOptions::new().credentials(text.expose()).map_err(|_| {
-                Problem::new("credentials_file", "must hold a JWT and a seed, as nsc writes them")
-            })?;
+            ConnectOptions::new()
+                .credentials(text.expose())
+                .map_err(|_| Problem::new("credentials_file", "must hold a JWT and a seed, as nsc writes them"))?;
             Some(Credentials::Decorated(text))
         }
         None => None,
@@ -131,7 +130,8 @@ fn credentials(common: &Common, own: &Settings) -> Result<Credentials, Problem> 
     match all.next() {
         None => Ok(first),
         Some(_) => {
-            let text = "is set, and another of user, token_env, token_file, credentials_file and nkey_file: keep one";
+            let text =
+                "is set, and another of user, token_env, token_file, credentials_file and nkey_file: keep one";
             let setting = if own.nkey_file.is_some() {
                 "nkey_file"
             } else if own.credentials_file.is_some() {

@@ -56,9 +56,9 @@ impl RabbitMq {
     pub(crate) fn build(settings: toml::Table) -> Result<Courier<Self>, Problem> {
         let (common, own): (Common, Settings) = Common::read(settings)?;
         let endpoint = Endpoint::parse(&own.url, &SCHEMES, common.allow_plain)?;
-        let vhost = percent_decode_str(&endpoint.path)
-            .decode_utf8()
-            .map_err(|error| Problem::new("url", "must end with the name of a virtual host, in UTF-8").because(error))?;
+        let vhost = percent_decode_str(&endpoint.path).decode_utf8().map_err(|error| {
+            Problem::new("url", "must end with the name of a virtual host, in UTF-8").because(error)
+        })?;
         let vhost = if vhost.is_empty() { "/".to_owned() } else { vhost.into_owned() };
         if own.exchange.len() > LONGEST_NAME {
             return Err(Problem::new("exchange", "must have at most 255 bytes"));
@@ -67,7 +67,11 @@ impl RabbitMq {
         let config = common.tls(endpoint.tls)?;
         let mut uri = AMQPUri {
             scheme: if endpoint.tls { AMQPScheme::AMQPS } else { AMQPScheme::AMQP },
-            authority: AMQPAuthority { userinfo: AMQPUserInfo::default(), host: endpoint.host, port: endpoint.port },
+            authority: AMQPAuthority {
+                userinfo: AMQPUserInfo::default(),
+                host: endpoint.host,
+                port: endpoint.port,
+            },
             vhost,
             ..AMQPUri::default()
         };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ErrorKind, RedisConnectionInfo, RedisError, ServerErrorKind};
+use redis::{AsyncConnectionConfig, ErrorKind, RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind};
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 use symphony_relay::sink::Message;
@@ -92,8 +92,9 @@ impl Redis {
         }
         let config = common.tls(endpoint.tls)?;
         let tls = if endpoint.tls {
-            let name = ServerName::try_from(endpoint.host.clone())
-                .map_err(|error| Problem::new("url", "must name a host that a certificate can name").because(error))?;
+            let name = ServerName::try_from(endpoint.host.clone()).map_err(|error| {
+                Problem::new("url", "must name a host that a certificate can name").because(error)
+            })?;
             Some((TlsConnector::from(Arc::new(config)), name))
         } else {
             None
@@ -128,6 +129,8 @@ impl Redis {
         // In one slot with the stream, should somebody put a cluster's proxy in between.
         let memory = format!("symphony:seen:{{{}}}:{}", message.destination, cloudevent::unique_id(message));
         let mut pipeline = redis::pipe();
+        // The first error is the one that counts, and has a code of its own.
+        pipeline.ignore_errors();
         pipeline.cmd("EVAL").arg(ADD).arg(2).arg(&message.destination).arg(memory);
         pipeline.arg(u64::try_from(self.repeats_for.as_millis()).unwrap_or(u64::MAX));
         pipeline.arg(self.max_length.map(|length| length.to_string()).unwrap_or_default());
@@ -194,18 +197,17 @@ impl Protocol for Redis {
 
     async fn send(&self, connection: &Connection, message: &Message) -> Sent {
         let mut commands = connection.commands.clone();
-        let answered: Result<(i64, Option<u32>), RedisError> = if self.replicas > 0 {
-            self.commands(message).query_async(&mut commands).await.map(|(seen, copies): (i64, u32)| (seen, Some(copies)))
-        } else {
-            self.commands(message).query_async(&mut commands).await.map(|(seen,): (i64,)| (seen, None))
-        };
-        match answered {
-            Ok((_, Some(copies))) if copies < self.replicas => {
+        let answers: Result<Vec<RedisResult<u32>>, RedisError> =
+            self.commands(message).query_async(&mut commands).await;
+        let answers = answers.and_then(|answers| answers.into_iter().collect::<RedisResult<Vec<u32>>>());
+        match answers.as_deref() {
+            Ok([_, copies]) if *copies < self.replicas => {
                 let wanted = self.replicas;
                 Sent::failed(format!("{copies} of {wanted} replicas have confirmed it in time (replicas)"))
             }
-            Ok((seen, _)) => Sent::confirmed(seen == 1),
-            Err(error) => meaning(&error),
+            Ok([seen, ..]) => Sent::confirmed(*seen == 1),
+            Ok([]) => Sent::Broken("the server answered nothing".to_owned()),
+            Err(error) => meaning(error),
         }
     }
 
@@ -225,12 +227,16 @@ fn connecting(error: &RedisError) -> String {
 fn meaning(error: &RedisError) -> Sent {
     match (error.kind(), error.code()) {
         (_, Some("WRONGTYPE")) => Sent::refused("its destination is the key of something that is no stream"),
-        (_, Some("NOPERM")) => {
-            Sent::refused("the user may not do it: allow EVAL, XADD, EXISTS, SET and PEXPIRE on the stream and on symphony:seen:*")
+        (_, Some("NOPERM")) => Sent::refused(
+            "the user may not do it: allow EVAL, XADD, EXISTS, SET and PEXPIRE on the stream and on symphony:seen:*",
+        ),
+        (_, Some("NOAUTH")) => {
+            Sent::Broken("the server asks for credentials: set password_env or password_file".to_owned())
         }
-        (_, Some("NOAUTH")) => Sent::Broken("the server asks for credentials: set password_env or password_file".to_owned()),
         // After a failover the old primary is still there and takes no writes: look again.
-        (ErrorKind::Server(ServerErrorKind::ReadOnly), _) => Sent::Broken("the server is a replica by now".to_owned()),
+        (ErrorKind::Server(ServerErrorKind::ReadOnly), _) => {
+            Sent::Broken("the server is a replica by now".to_owned())
+        }
         (ErrorKind::Server(_) | ErrorKind::Extension, code) => {
             Sent::failed(format!("the server could not take it: {}", code.unwrap_or("an error without a code")))
         }

@@ -102,9 +102,10 @@ impl Common {
             (None, None) => Ok(None),
             (None, Some(_)) if needs_user => Err(Problem::new("user", "must be set with a password")),
             (user, Some(password)) => Ok(Some(Login { user: user.clone(), password })),
-            (Some(_), None) => {
-                Err(Problem::new("password_env", "must name the variable with the password of user, or use password_file"))
-            }
+            (Some(_), None) => Err(Problem::new(
+                "password_env",
+                "must name the variable with the password of user, or use password_file",
+            )),
         }
     }
 
@@ -156,8 +157,9 @@ impl Endpoint {
     pub(super) fn parse(text: &str, schemes: &Schemes, allow_plain: bool) -> Result<Self, Problem> {
         let ((tls, tls_port), (plain, plain_port)) = (schemes.tls, schemes.plain);
         let bad = |text: String| Problem::new("url", text);
-        let url = Url::parse(text)
-            .map_err(|error| bad(format!("must be a URL, such as \"{tls}://broker.example:{tls_port}\"")).because(error))?;
+        let url = Url::parse(text).map_err(|error| {
+            bad(format!("must be a URL, such as \"{tls}://broker.example:{tls_port}\"")).because(error)
+        })?;
         let (is_tls, port) = match url.scheme() {
             scheme if scheme == tls => (true, tls_port),
             scheme if scheme == plain && allow_plain => (false, plain_port),
@@ -167,7 +169,9 @@ impl Endpoint {
             _ => return Err(bad(format!("must begin with {tls}://"))),
         };
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(bad("must hold no user or password: use user with password_env or password_file".to_owned()));
+            return Err(bad(
+                "must hold no user or password: use user with password_env or password_file".to_owned()
+            ));
         }
         if url.query().is_some() || url.fragment().is_some() {
             return Err(bad("must hold nothing behind ? or #".to_owned()));
@@ -202,10 +206,14 @@ mod tests {
     #[test]
     fn a_broker_is_reached_by_tls_unless_the_settings_say_otherwise() {
         let found = endpoint("rediss://a.example:7000/3", false).unwrap();
-        assert_eq!((found.host.as_str(), found.port, found.tls, found.path.as_str()), ("a.example", 7000, true, "3"));
+        assert_eq!(
+            (found.host.as_str(), found.port, found.tls, found.path.as_str()),
+            ("a.example", 7000, true, "3")
+        );
         assert_eq!(endpoint("redis://[::1]", true).unwrap().host, "::1");
         assert!(endpoint("redis://a.example", false).unwrap_err().contains("allow_plain = true"));
-        for text in ["", "a.example", "http://a.example", "rediss://", "rediss://u:p@a.example", "rediss://a?x=1"] {
+        for text in ["", "a.example", "http://a.example", "rediss://", "rediss://u:p@a.example", "rediss://a?x=1"]
+        {
             assert!(endpoint(text, true).unwrap_err().starts_with("sink s: url: must "), "{text}");
         }
     }

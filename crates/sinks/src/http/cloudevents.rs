@@ -156,7 +156,9 @@ impl HttpSink {
     async fn deliver(&self, message: &Message) -> Published {
         let (size, limit) = (message.data.len(), self.max_bytes);
         if size > limit {
-            return Published::Refused(format!("its data has {size} bytes, and this sink takes {limit} (max_bytes)"));
+            return Published::Refused(format!(
+                "its data has {size} bytes, and this sink takes {limit} (max_bytes)"
+            ));
         }
         let request = match self.request(message) {
             Ok(request) => request,
@@ -166,7 +168,11 @@ impl HttpSink {
             Ok(reply) => {
                 if let Some(after) = reply.retry_after {
                     // The contract of the lane schedules, and nothing else does.
-                    tracing::info!(status = reply.status, after_seconds = after.as_secs(), "the receiver asks for a pause");
+                    tracing::info!(
+                        status = reply.status,
+                        after_seconds = after.as_secs(),
+                        "the receiver asks for a pause"
+                    );
                 }
                 meaning(reply.status)
             }
@@ -224,8 +230,9 @@ impl Place {
                 let text = template.replace(STAND_IN, &path);
                 // A destination such as ".." would lead to another path: what the parser changes is not what was meant.
                 let url = Url::parse(&text).ok().filter(|url| url.as_str() == text);
-                url.filter(|_| !message.destination.is_empty())
-                    .ok_or_else(|| "its destination must be a path without . and .., such as orders/created".to_owned())
+                url.filter(|_| !message.destination.is_empty()).ok_or_else(|| {
+                    "its destination must be a path without . and .., such as orders/created".to_owned()
+                })
             }
         }
     }
@@ -248,7 +255,8 @@ fn structured(message: &Message) -> Result<Vec<u8>, String> {
 }
 
 fn header_name(attribute: &str) -> Result<HeaderName, String> {
-    HeaderName::from_bytes(format!("ce-{attribute}").as_bytes()).map_err(|_| "an attribute cannot be a header".to_owned())
+    HeaderName::from_bytes(format!("ce-{attribute}").as_bytes())
+        .map_err(|_| "an attribute cannot be a header".to_owned())
 }
 
 fn header_value(text: &str) -> Result<HeaderValue, String> {
@@ -319,7 +327,9 @@ mod tests {
         for destination in ["", "..", "a/../b", "."] {
             assert!(url(destination).is_err(), "{destination}");
         }
-        for text in ["https://{destination}/", "https://in.example/{destination}/{destination}", "http://in.example/"] {
+        for text in
+            ["https://{destination}/", "https://in.example/{destination}/{destination}", "http://in.example/"]
+        {
             assert!(Place::parse(text, false, &allowed).is_err(), "{text}");
         }
     }

@@ -82,7 +82,12 @@ impl Plan {
     pub(super) fn beside(&self) -> Result<Option<Program>, process::Error> {
         let Some(port) = self.epmd_port else { return Ok(None) };
         let epmd = epmd(&self.program);
-        let launch = Launch::new(epmd).args(["-address".to_owned(), HOST.to_string(), "-port".to_owned(), port.to_string()]);
+        let launch = Launch::new(epmd).args([
+            "-address".to_owned(),
+            HOST.to_string(),
+            "-port".to_owned(),
+            port.to_string(),
+        ]);
         let launch = self.variables.iter().fold(launch, |launch, (name, value)| launch.env(name, value));
         launch.current_dir(&self.folder).account(self.account).start().map(Some)
     }
@@ -116,9 +121,10 @@ fn redis(folder: &Path, port: u16, password: &str, tls: Option<&(PathBuf, PathBu
             certificate.display(),
         ),
     };
+    // The default user keeps its rights though nobody can be it: Redis 7.0 reads its own file with them.
     format!(
         "bind {HOST}\n{listen}dir {}\nappendonly yes\nappendfsync always\nsave \"\"\n\
-         user default off\nuser {USER} on >{password} ~* &* +@all\n",
+         user default off ~* &* +@all\nuser {USER} on >{password} ~* &* +@all\n",
         folder.display()
     )
 }
