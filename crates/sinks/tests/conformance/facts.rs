@@ -70,7 +70,7 @@ async fn many_at_once_arrive<P: Place>(place: &P, sink: &Arc<dyn Sink>) {
         let sink = Arc::clone(sink);
         // One in eight leads nowhere: the answers must not be mixed up.
         let mut message = event(&format!("many-{n}"), &n.to_string());
-        if n % 8 == 0 {
+        if n.is_multiple_of(8) {
             message.destination = P::NOWHERE.to_owned();
         }
         tokio::spawn(async move { sink.publish(&message).await })
@@ -79,7 +79,7 @@ async fn many_at_once_arrive<P: Place>(place: &P, sink: &Arc<dyn Sink>) {
     for (n, outcome) in running.into_iter().enumerate() {
         let outcome = outcome.await.unwrap();
         let refused = matches!(outcome, Published::Refused(_));
-        assert!(if n % 8 == 0 { refused } else { outcome == CONFIRMED }, "{n}: {outcome:?}");
+        assert!(if n.is_multiple_of(8) { refused } else { outcome == CONFIRMED }, "{n}: {outcome:?}");
     }
     assert_eq!(tail(place, |found| found.id.starts_with("many-")).await.len(), 56);
 }

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use symphony_proof::kit::brokers::{Broker, Kind, USER};
+use symphony_proof::kit::wait::{self, BOUND};
+use symphony_relay::sink::Published;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use crate::authority::Authority;
-use crate::place::{HERE, PASSWORD, Place, Seen, broker};
+use crate::place::{Files, HERE, PASSWORD, Place, Seen, broker, event, sink_to};
 
 pub(crate) struct Redis {
     broker: Broker,
@@ -99,6 +101,49 @@ async fn answer(stream: &mut BufReader<TcpStream>) -> Answer {
         "+" | ":" => Answer::Text(rest.to_owned()),
         _ => panic!("refused: {line}"),
     }
+}
+
+#[tokio::test]
+async fn an_event_is_confirmed_when_as_many_replicas_have_it_as_the_settings_say() {
+    let place = Redis::start(None).await.unwrap();
+    let files = Files::new();
+    let sink = sink_to(&place, &files, "replicas = 1\ntimeout = '2s'\nconnect_timeout = '1500ms'");
+    let outcome = sink.publish(&event("1", "1")).await;
+    let Published::Failed(why) = outcome else { panic!("{outcome:?}") };
+    assert!(why.contains("0 of 1 replicas"), "{why}");
+
+    let replica = Redis { broker: broker(Kind::Redis, None).await, tls: false };
+    replica.ask(&["CONFIG", "SET", "masteruser", USER, "masterauth", PASSWORD]).await;
+    replica.ask(&["REPLICAOF", "127.0.0.1", &place.broker.port().to_string()]).await;
+    // What it had without the replica is a repeat by now, and waited for like the first.
+    let confirmed = async || sink.publish(&event("1", "1")).await == Published::Confirmed { repeat: true };
+    wait::until("the replica has it", BOUND, confirmed).await.unwrap();
+    assert_eq!(replica.read().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_stream_keeps_about_as_many_entries_as_the_settings_say() {
+    let place = Redis::start(None).await.unwrap();
+    let files = Files::new();
+    let sink = sink_to(&place, &files, "max_length = 10\ntimeout = '60s'");
+    for n in 0..250 {
+        assert_eq!(sink.publish(&event(&n.to_string(), "1")).await, Published::Confirmed { repeat: false });
+    }
+    let left = place.read().await;
+    assert!((10..250).contains(&left.len()), "{} are left", left.len());
+    assert_eq!(left.last().unwrap().id, "249");
+}
+
+#[tokio::test]
+async fn a_repeat_is_remembered_as_long_as_the_settings_say() {
+    let place = Redis::start(None).await.unwrap();
+    let files = Files::new();
+    let sink = sink_to(&place, &files, "repeats_for = '5m'\ntimeout = '60s'");
+    sink.publish(&event("1", "1")).await;
+    let Answer::Text(left) = place.ask(&["PTTL", "symphony:seen:{orders}:/shop#1"]).await else {
+        panic!("no number")
+    };
+    assert!((200_000..=300_000).contains(&left.parse::<i64>().unwrap()), "{left}");
 }
 
 fn found(entry: Answer) -> Seen {
