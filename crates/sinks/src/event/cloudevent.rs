@@ -26,16 +26,11 @@ pub(crate) fn attributes(message: &Message) -> [(&'static str, String); 6] {
 }
 
 /// What tells this event from every other: ids are unique within their source only.
-#[cfg_attr(
-    not(any(feature = "nats", feature = "redis")),
-    expect(dead_code, reason = "only brokers that drop repeats ask")
-)]
 pub(crate) fn unique_id(message: &Message) -> String {
     format!("{}#{}", message.source, message.id)
 }
 
 /// A value as a header of text can hold it.
-#[cfg_attr(not(any(feature = "nats", feature = "http")), expect(dead_code, reason = "the others hold any text"))]
 pub(crate) fn header(value: &str) -> String {
     utf8_percent_encode(value, ENCODED).to_string()
 }
