@@ -1,22 +1,20 @@
-//! What can be wrong with the settings of a rail, said so that somebody can mend it.
+//! What can be wrong with the settings of a rail or a sink, said so that somebody can mend it.
 //!
-//! Every error names the rail, the setting and what to write instead. It never shows what a secret held.
+//! Every error names the rail or sink, the setting and what to write instead. It never shows what a secret held.
 
 use std::borrow::Cow;
 use std::error::Error;
-#[cfg(any(feature = "http", test))]
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-#[cfg(any(feature = "http", test))]
 use serde::de::{self, Deserializer, Visitor};
 
-/// The settings of a rail cannot be used. Mend the setting that it names.
+/// The settings of a rail or a sink cannot be used. Mend the setting that it names.
 #[derive(Debug, thiserror::Error)]
-#[error("rail {rail}: {setting}: {problem}")]
+#[error("{owner}: {setting}: {problem}")]
 pub struct ConfigError {
-    /// The rail.
-    pub rail: String,
+    /// Whose settings: `rail sepa`, `sink orders`.
+    pub owner: String,
     /// The setting, as it is written in the file.
     pub setting: String,
     /// What is wrong with it, and what to write instead.
@@ -26,7 +24,7 @@ pub struct ConfigError {
     pub source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// The same, before anybody has said which rail it is about.
+/// The same, before anybody has said what it is about.
 #[derive(Debug)]
 pub(crate) struct Problem {
     setting: Cow<'static, str>,
@@ -39,19 +37,39 @@ impl Problem {
         Self { setting: setting.into(), text: text.into(), source: None }
     }
 
-    #[cfg(feature = "http")]
     pub(crate) fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
+    /// About a rail.
     pub(crate) fn of(self, rail: &str) -> ConfigError {
-        ConfigError {
-            rail: rail.to_owned(),
-            setting: self.setting.into_owned(),
-            problem: self.text,
-            source: self.source,
-        }
+        self.about(format!("rail {rail}"))
+    }
+
+    /// About a sink.
+    pub(crate) fn of_sink(self, sink: &str) -> ConfigError {
+        self.about(format!("sink {sink}"))
+    }
+
+    /// What is wrong, with more about it.
+    pub(crate) fn and(mut self, more: &str) -> Self {
+        self.text.push_str(more);
+        self
+    }
+
+    /// The same in the words of a sink, whose settings have other names.
+    pub(crate) fn instead_of(mut self, name: &str, other: &str) -> Self {
+        self.text = self.text.replace(name, other);
+        self
+    }
+
+    pub(crate) fn is_about_an_unknown_setting(&self) -> bool {
+        self.text.starts_with("unknown field")
+    }
+
+    fn about(self, owner: String) -> ConfigError {
+        ConfigError { owner, setting: self.setting.into_owned(), problem: self.text, source: self.source }
     }
 }
 
@@ -84,7 +102,6 @@ fn without_value(message: &str) -> String {
 }
 
 /// A time as it is written in settings: `"30s"`, `"5m"`, `"250ms"`.
-#[cfg(any(feature = "http", test))]
 pub(crate) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     struct Text;
     impl Visitor<'_> for Text {
@@ -105,7 +122,6 @@ pub(crate) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duratio
 }
 
 /// The same, for a setting that may be left out.
-#[cfg(any(feature = "http", test))]
 pub(crate) fn optional_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     time(deserializer).map(Some)
 }

@@ -7,12 +7,14 @@
 //! # Layout
 //!
 //! - `settings`: what can be set; `target`: where to; `credentials`: who we say we are; `signature`: and the proof of it
-//! - `address`: which addresses may be reached; `resolver`: names that lead to them; `tls`: whom to believe
+//! - `address`: which addresses may be reached; `resolver`: names that lead to them
 //! - `line`: one request and its whole answer, or a fault, before or after anything was sent
 //! - `reply`: what came back; `retry_after`: when to try again
+//! - `cloudevents`: a sink for events over the same line
 //! - `table`: keys of tables; `outcome`: what a dispatch's answer means; `inquiry`: the same for an inquiry's
 
 mod address;
+pub(crate) mod cloudevents;
 mod credentials;
 mod inquiry;
 mod line;
@@ -24,7 +26,6 @@ mod settings;
 mod signature;
 mod table;
 mod target;
-mod tls;
 
 use std::fmt;
 
@@ -88,11 +89,11 @@ impl HttpRail {
         Ok(Self {
             name: name.to_owned(),
             destination: settings.destination,
-            credentials: Credentials::read(&settings, &idempotency_header)?,
+            credentials: Credentials::read(settings.sources(), |header| *header == idempotency_header)?,
             idempotency_header,
             verdicts: inquiry::Verdicts::new(&settings.inquiry, settings.answer_keys()?)?,
             outcomes: outcome::Outcomes::new(&settings)?,
-            line: Line::new(&settings, allowed, https)?,
+            line: Line::new(settings.limits(), settings.files(), allowed, https)?,
             target,
             inquiry,
         })

@@ -1,9 +1,10 @@
-//! The rail of a given kind. A new way out adds an arm here, and nothing else outside of its own file.
+//! The rail or sink of a given kind. A new way out adds an arm here, and nothing else outside of its own file.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
 use symphony_relay::rail::Rail;
+use symphony_relay::sink::Sink;
 
 use crate::config::{self, ConfigError, Problem};
 use crate::noop::NoopRail;
@@ -41,9 +42,62 @@ fn build(name: &str, mut settings: toml::Table) -> Result<Arc<dyn Rail>, Problem
     }
 }
 
+/// Every kind of sink, and whether this build has it.
+const SINKS: [(&str, bool); 5] = [
+    ("nats", cfg!(feature = "nats")),
+    ("redis", cfg!(feature = "redis")),
+    ("rabbitmq", cfg!(feature = "rabbitmq")),
+    ("kafka", cfg!(feature = "kafka")),
+    ("http", cfg!(feature = "http")),
+];
+
+/// Builds a sink from its table in the settings: `kind` says which, the rest is that kind's own.
+///
+/// Files and environment variables that the settings name are read here, once. No broker is asked: the first
+/// publication connects.
+///
+/// # Errors
+///
+/// What is wrong with which setting, and what to write instead.
+pub fn sink(name: &str, settings: toml::Table) -> Result<Arc<dyn Sink>, ConfigError> {
+    build_sink(settings).map_err(|problem| problem.of_sink(name))
+}
+
+fn build_sink(mut settings: toml::Table) -> Result<Arc<dyn Sink>, Problem> {
+    let kind = settings.remove("kind");
+    match kind.as_ref().and_then(|kind| kind.as_str()) {
+        #[cfg(feature = "nats")]
+        Some("nats") => Ok(Arc::new(crate::event::nats::Nats::build(settings)?)),
+        #[cfg(feature = "redis")]
+        Some("redis") => Ok(Arc::new(crate::event::redis::Redis::build(settings)?)),
+        #[cfg(feature = "rabbitmq")]
+        Some("rabbitmq") => Ok(Arc::new(crate::event::rabbitmq::RabbitMq::build(settings)?)),
+        #[cfg(feature = "kafka")]
+        Some("kafka") => Ok(Arc::new(crate::event::kafka::Kafka::build(settings)?)),
+        #[cfg(feature = "http")]
+        Some("http") => Ok(Arc::new(crate::http::cloudevents::HttpSink::build(&config::read(settings)?)?)),
+        Some(kind) if SINKS.contains(&(kind, false)) => {
+            let text = format!("is {kind:?}, which this build does not have: build with the feature {kind:?}");
+            Err(Problem::new("kind", text))
+        }
+        _ => {
+            let kinds = SINKS.iter().filter(|(_, here)| *here).map(|(kind, _)| format!("{kind:?}"));
+            Err(Problem::new("kind", format!("must be one of {}", kinds.collect::<Vec<_>>().join(", "))))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kind_of_sink_that_nobody_knows_is_refused_with_those_that_there_are() {
+        for toml in ["", "kind = 'natz'", "kind = 1"] {
+            let said = sink("orders", toml.parse().unwrap()).err().unwrap().to_string();
+            assert!(said.starts_with("sink orders: kind: must be one of "), "{said}");
+        }
+    }
 
     fn refusal(toml: &str) -> String {
         match rail("sepa", toml.parse().unwrap()) {

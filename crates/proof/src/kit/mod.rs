@@ -7,15 +7,18 @@
 //! - [`scratch`]: a database with Symphony installed, one for each test
 //! - [`crowd`]: databases with very much in them
 //! - [`pgbouncer`]: a connection pooler in front of a server
+//! - [`brokers`]: NATS, Redis and RabbitMQ, started, stopped, killed and started again
 //! - [`proxy`]: a network between a client and its server that stalls, breaks, and loses replies
 //! - [`process`]: a program that is started, watched, stopped and killed
 //! - [`audit`]: the outbox and a bank's own ledger, compared payment by payment
 //! - [`wait`]: until something is so, or it is too late
-//! - `account`, `address`, `folder`, `port`: what the servers have in common
+//! - `account`, `address`, `cache`, `folder`, `port`: what the servers have in common
 
 mod account;
 mod address;
 pub mod audit;
+pub mod brokers;
+mod cache;
 pub mod crowd;
 mod folder;
 pub mod pgbouncer;

@@ -1,11 +1,13 @@
 //! Who we say we are: the signature, a bearer token, and headers that a bank wants to see.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use symphony_relay::rail::Invalid;
 
-use super::settings::{HeaderSetting, Settings};
+use super::settings::HeaderSetting;
 use super::signature::{self, Signer};
 use crate::config::Problem;
 use crate::secret::{OneOrMany, Secret, Source};
@@ -30,6 +32,16 @@ const OURS: [&str; 12] = [
     "accept-encoding",
 ];
 
+/// Where the settings say that they are found.
+#[derive(Clone, Copy)]
+pub(super) struct Sources<'a> {
+    pub(super) secret_env: Option<&'a OneOrMany>,
+    pub(super) secret_file: Option<&'a OneOrMany>,
+    pub(super) bearer_env: Option<&'a String>,
+    pub(super) bearer_file: Option<&'a PathBuf>,
+    pub(super) headers: &'a BTreeMap<String, HeaderSetting>,
+}
+
 /// What every request carries beside its body.
 pub(super) struct Credentials {
     headers: HeaderMap,
@@ -37,18 +49,19 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    pub(super) fn read(settings: &Settings, idempotency_header: &HeaderName) -> Result<Self, Problem> {
+    /// Reads them. `taken` says which headers carry something else already.
+    pub(super) fn read(settings: Sources<'_>, taken: impl Fn(&HeaderName) -> bool) -> Result<Self, Problem> {
         let mut signer = Signer::none();
         let env = |name: &String| ("secret_env", Source::Env(name.clone()));
         let file = |path: &String| ("secret_file", Source::File(path.into()));
-        let from_env = settings.secret_env.iter().flat_map(OneOrMany::iter).map(env);
-        let from_file = settings.secret_file.iter().flat_map(OneOrMany::iter).map(file);
+        let from_env = settings.secret_env.into_iter().flat_map(OneOrMany::iter).map(env);
+        let from_file = settings.secret_file.into_iter().flat_map(OneOrMany::iter).map(file);
         for (setting, source) in from_env.chain(from_file) {
             signer.add(source.read(setting)?.expose()).ok_or_else(|| Problem::new(setting, signature::FORM))?;
         }
 
         let mut headers = HeaderMap::new();
-        let bearer = match (&settings.bearer_env, &settings.bearer_file) {
+        let bearer = match (settings.bearer_env, settings.bearer_file) {
             (Some(_), Some(_)) => {
                 return Err(Problem::new("bearer_env", "and bearer_file are both set: keep one"));
             }
@@ -60,13 +73,13 @@ impl Credentials {
             let token = source.read(setting)?;
             headers.insert(AUTHORIZATION, secret_header(setting, &format!("Bearer {}", token.expose()))?);
         }
-        for (name, value) in &settings.headers {
+        for (name, value) in settings.headers {
             let setting = format!("headers.{name}");
             let header = HeaderName::from_bytes(name.as_bytes())
                 .map_err(|error| Problem::new(setting.clone(), "must be the name of a header").because(error))?;
             let ours = OURS.contains(&header.as_str()) || header.as_str().starts_with("webhook-");
-            if ours || header == *idempotency_header || headers.contains_key(&header) {
-                return Err(Problem::new(setting, "is set by the rail itself: leave it out"));
+            if ours || taken(&header) || headers.contains_key(&header) {
+                return Err(Problem::new(setting, "is set by Symphony itself: leave it out"));
             }
             let value = match value {
                 HeaderSetting::Plain(text) => HeaderValue::from_str(text)

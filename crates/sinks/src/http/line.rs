@@ -15,9 +15,9 @@ use reqwest::{Client, Request, Response};
 use super::address::Allowed;
 use super::reply::Reply;
 use super::resolver::Filtered;
-use super::settings::Settings;
-use super::{retry_after, tls};
+use super::retry_after;
 use crate::config::Problem;
+use crate::tls;
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -26,6 +26,18 @@ pub(super) enum Fault {
     NotSent(String),
     /// The request may have arrived.
     MayHaveBeenSent(String),
+}
+
+/// How long and how large things may become.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) timeout: Duration,
+    pub(super) connect_timeout: Duration,
+    /// How long a connection is kept for the next request; none is kept without it.
+    pub(super) idle_timeout: Option<Duration>,
+    pub(super) idle_connections: usize,
+    pub(super) answer_limit: usize,
+    pub(super) retry_after_cap: Duration,
 }
 
 /// A client that sends once.
@@ -38,11 +50,19 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(settings: &Settings, allowed: Allowed, https: bool) -> Result<Self, Problem> {
+    /// `https` says whether any request will use TLS.
+    pub(super) fn new(
+        limits: Limits,
+        files: tls::Files<'_>,
+        allowed: Allowed,
+        https: bool,
+    ) -> Result<Self, Problem> {
         // Without a pool no request can meet a connection that died while it lay idle.
-        let idle = if settings.idle_timeout.is_some() { settings.idle_connections } else { 0 };
+        let idle = if limits.idle_timeout.is_some() { limits.idle_connections } else { 0 };
+        let mut tls = tls::client(files, https)?;
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         let client = Client::builder()
-            .tls_backend_preconfigured(tls::client(settings, https)?)
+            .tls_backend_preconfigured(tls)
             .dns_resolver(Filtered(allowed))
             .user_agent(concat!("symphony/", env!("CARGO_PKG_VERSION")))
             .redirect(Policy::none())
@@ -50,18 +70,18 @@ impl Line {
             .retry(reqwest::retry::never())
             .no_proxy()
             .http1_only()
-            .connect_timeout(settings.connect_timeout)
+            .connect_timeout(limits.connect_timeout)
             .pool_max_idle_per_host(idle)
-            .pool_idle_timeout(settings.idle_timeout)
+            .pool_idle_timeout(limits.idle_timeout)
             .tcp_nodelay(true)
             .build()
             .map_err(|error| Problem::new("url", "no client can be made for it").because(error.without_url()))?;
         Ok(Self {
             client,
-            keeps_connections: settings.idle_timeout.is_some(),
-            timeout: settings.timeout,
-            answer_limit: settings.answer_limit_bytes,
-            retry_after_cap: settings.retry_after_cap,
+            keeps_connections: limits.idle_timeout.is_some(),
+            timeout: limits.timeout,
+            answer_limit: limits.answer_limit,
+            retry_after_cap: limits.retry_after_cap,
         })
     }
 

@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::credentials;
 use super::inquiry::Verdict;
+use super::line::Limits;
 use super::outcome::{AnswerBody, Word};
 use super::reply::{AnswerKeys, Place};
 use crate::config::{Problem, optional_time, time};
 use crate::money::Destination;
 use crate::secret::{OneOrMany, Source};
+use crate::tls;
 
 /// The longest that one request may take, whatever the settings say: a lease cannot be held for ever.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
@@ -105,6 +108,36 @@ impl Settings {
         limit("idle_connections", (1..=10_000).contains(&self.idle_connections), "must be from 1 to 10000")?;
         let answer = (1..=LARGEST_ANSWER).contains(&self.answer_limit_bytes);
         limit("answer_limit_bytes", answer, "must be from 1 to 16777216")
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            timeout: self.timeout,
+            connect_timeout: self.connect_timeout,
+            idle_timeout: self.idle_timeout,
+            idle_connections: self.idle_connections,
+            answer_limit: self.answer_limit_bytes,
+            retry_after_cap: self.retry_after_cap,
+        }
+    }
+
+    pub(super) fn files(&self) -> tls::Files<'_> {
+        tls::Files {
+            root_ca_file: self.root_ca_file.as_deref(),
+            system_roots: self.system_roots,
+            client_certificate_file: self.client_certificate_file.as_deref(),
+            client_key_file: self.client_key_file.as_deref(),
+        }
+    }
+
+    pub(super) fn sources(&self) -> credentials::Sources<'_> {
+        credentials::Sources {
+            secret_env: self.secret_env.as_ref(),
+            secret_file: self.secret_file.as_ref(),
+            bearer_env: self.bearer_env.as_ref(),
+            bearer_file: self.bearer_file.as_ref(),
+            headers: &self.headers,
+        }
     }
 
     /// Where in an answer to look for what.

@@ -11,7 +11,7 @@ const PLACE: &str = "{idempotency_key}";
 /// Stands in for a key while a template is read; no URL parser changes it.
 const STAND_IN: &str = "symphony-stands-in-for-a-key";
 /// What a key keeps as it is: the characters that RFC 3986 never reserves.
-const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+pub(super) const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// A URL that may be asked.
 #[derive(Clone, Debug)]

@@ -19,7 +19,11 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) -> Result<(), Failure> {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    let ours = Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("symphony", level);
+    let ours = Targets::new()
+        .with_default(level.min(LevelFilter::WARN))
+        .with_target("symphony", level)
+        // It warns of each message that the broker gives back, with all that is in it.
+        .with_target("lapin", LevelFilter::OFF);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let started = match format {
         LogFormat::Json => {

@@ -1,17 +1,16 @@
 //! Which `pgbouncer` to run. It only looks: `scripts/setup` is what installs.
 
 use std::env;
-use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+
+use crate::kit::cache;
 
 /// The setting that ends the search before it begins.
 const SETTING: &str = "SYMPHONY_PGBOUNCER";
 /// Debian's folder, which is not on the PATH of an ordinary user, and where the others have it.
 const USUAL: [&str; 4] = ["/usr/sbin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"];
-/// Where `scripts/setup` unpacks for root, and where everybody may look.
-const SHARED_CACHE: &str = "/var/cache/symphony";
 
 /// Why there is no PgBouncer to run.
 #[derive(thiserror::Error)]
@@ -63,19 +62,8 @@ pub fn find() -> Result<Found, FindError> {
 fn candidates() -> Vec<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = env::split_paths(&path).chain(USUAL.map(PathBuf::from)).collect();
-    let caches = own_cache().into_iter().chain([PathBuf::from(SHARED_CACHE)]);
-    folders.extend(caches.map(|cache| cache.join("pgbouncer/bin")));
+    folders.extend(cache::folders().map(|cache| cache.join("pgbouncer/bin")));
     folders.into_iter().map(|folder| folder.join("pgbouncer")).collect()
-}
-
-/// The cache of a user; root has the shared one, because nobody else can read below root's home.
-fn own_cache() -> Option<PathBuf> {
-    if rustix::process::geteuid().is_root() {
-        return None;
-    }
-    let set = |name: &str| env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
-    let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))?;
-    Some(base.join("symphony"))
 }
 
 /// Takes a file for PgBouncer if it says so.

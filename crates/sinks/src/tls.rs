@@ -8,18 +8,26 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
-use super::settings::Settings;
 use crate::config::Problem;
 
-/// The settings of rustls. `needed` says whether any request will use them.
-pub(super) fn client(settings: &Settings, needed: bool) -> Result<ClientConfig, Problem> {
+/// Where certificates and keys are found. Every way out has these settings, under these names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Files<'a> {
+    pub(crate) root_ca_file: Option<&'a Path>,
+    pub(crate) system_roots: bool,
+    pub(crate) client_certificate_file: Option<&'a Path>,
+    pub(crate) client_key_file: Option<&'a Path>,
+}
+
+/// The settings of rustls. `needed` says whether any connection will use them.
+pub(crate) fn client(files: Files<'_>, needed: bool) -> Result<ClientConfig, Problem> {
     let mut roots = RootCertStore::empty();
-    if let Some(path) = &settings.root_ca_file {
+    if let Some(path) = files.root_ca_file {
         for certificate in certificates("root_ca_file", path)? {
             roots.add(certificate).map_err(|error| unusable("root_ca_file", path).because(error))?;
         }
     }
-    if settings.system_roots && needed {
+    if files.system_roots && needed {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     }
     let nobody = roots.is_empty();
@@ -27,7 +35,7 @@ pub(super) fn client(settings: &Settings, needed: bool) -> Result<ClientConfig, 
         .with_safe_default_protocol_versions()
         .map_err(|error| Problem::new("url", "TLS cannot be used").because(error))?
         .with_root_certificates(roots);
-    let mut client = match (&settings.client_certificate_file, &settings.client_key_file) {
+    let client = match (files.client_certificate_file, files.client_key_file) {
         (None, None) => builder.with_no_client_auth(),
         (Some(certificate), Some(key)) => {
             let chain = certificates("client_certificate_file", certificate)?;
@@ -47,7 +55,6 @@ pub(super) fn client(settings: &Settings, needed: bool) -> Result<ClientConfig, 
     if needed && nobody {
         return Err(Problem::new("root_ca_file", "must name a file: there is no other authority to believe"));
     }
-    client.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(client)
 }
 

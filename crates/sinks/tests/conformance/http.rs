@@ -1,0 +1,190 @@
+//! A receiver of CloudEvents that checks signatures with a library that is not ours.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use percent_encoding::percent_decode_str;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use crate::authority::Authority;
+use crate::place::{Files, HERE, Place, Seen, event, sink_to};
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const OTHER: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+
+#[derive(Clone)]
+struct Inbox {
+    all: Arc<Mutex<Vec<Seen>>>,
+    paused: watch::Sender<bool>,
+}
+
+pub(crate) struct Http {
+    address: SocketAddr,
+    inbox: Inbox,
+    tls: Option<TlsAcceptor>,
+    server: JoinSet<()>,
+}
+
+impl Place for Http {
+    const DROPS_REPEATS: bool = false;
+    const NOWHERE: &'static str = "nowhere";
+
+    async fn start(tls: Option<&Authority>) -> Option<Self> {
+        let tls = tls.map(|authority| {
+            let (certificate, key) = authority.server("localhost");
+            let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            let config = rustls::ServerConfig::builder_with_provider(provider)
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_no_client_auth()
+                .with_single_cert(chain, PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap())
+                .unwrap();
+            TlsAcceptor::from(Arc::new(config))
+        });
+        let inbox = Inbox { all: Arc::default(), paused: watch::channel(false).0 };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut place = Self { address: listener.local_addr().unwrap(), inbox, tls, server: JoinSet::new() };
+        place.serve(listener);
+        Some(place)
+    }
+
+    fn settings(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let port = self.address.port();
+        format!(
+            "kind = 'http'\nurl = '{scheme}://localhost:{port}/in/{{destination}}'\nallow_private = ['localhost']"
+        )
+    }
+
+    fn password_setting(&self) -> Option<&'static str> {
+        Some("secret_file")
+    }
+
+    fn passwords(&self) -> [&'static str; 2] {
+        [SECRET, OTHER]
+    }
+
+    async fn read(&self) -> Vec<Seen> {
+        self.inbox.all.lock().unwrap().clone()
+    }
+
+    async fn down(&mut self) {
+        self.server.shutdown().await;
+    }
+
+    async fn up(&mut self) {
+        let listener = TcpListener::bind(self.address).await.unwrap();
+        self.serve(listener);
+    }
+
+    fn pause(&mut self) {
+        self.inbox.paused.send_replace(true);
+    }
+
+    fn resume(&mut self) {
+        self.inbox.paused.send_replace(false);
+    }
+}
+
+impl Http {
+    fn serve(&mut self, listener: TcpListener) {
+        let router = Router::new().route("/in/{*destination}", post(take)).with_state(self.inbox.clone());
+        let tls = self.tls.clone();
+        self.server.spawn(async move {
+            // In a set, so that the connections end with the server.
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                connections.spawn(speak(stream, tls.clone(), router.clone()));
+            }
+        });
+    }
+}
+
+async fn speak(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router) {
+    let service = hyper_util::service::TowerToHyperService::new(router);
+    let builder = hyper::server::conn::http1::Builder::new();
+    let _ = match tls {
+        Some(tls) => {
+            let Ok(stream) = tls.accept(stream).await else { return };
+            builder.serve_connection(hyper_util::rt::TokioIo::new(stream), service).await
+        }
+        None => builder.serve_connection(hyper_util::rt::TokioIo::new(stream), service).await,
+    };
+}
+
+async fn take(
+    State(inbox): State<Inbox>,
+    Path(destination): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
+    let mut paused = inbox.paused.subscribe();
+    let _ = paused.wait_for(|paused| !paused).await;
+    if standardwebhooks::Webhook::new(SECRET).unwrap().verify(&body, &headers).is_err() {
+        return StatusCode::UNAUTHORIZED;
+    }
+    if destination != HERE {
+        return StatusCode::NOT_FOUND;
+    }
+    let body = String::from_utf8(body.to_vec()).unwrap();
+    let seen = match headers["content-type"].to_str().unwrap() {
+        "application/json" => binary(&headers, body),
+        "application/cloudevents+json; charset=UTF-8" => structured(&body),
+        other => panic!("{other}"),
+    };
+    assert_eq!(headers["webhook-id"].to_str().unwrap(), seen.id);
+    inbox.all.lock().unwrap().push(seen);
+    StatusCode::ACCEPTED
+}
+
+fn binary(headers: &HeaderMap, data: String) -> Seen {
+    let header = |name: &str| {
+        let value = headers[format!("ce-{name}")].to_str().unwrap();
+        percent_decode_str(value).decode_utf8().unwrap().into_owned()
+    };
+    assert_eq!(header("specversion"), "1.0");
+    Seen {
+        id: header("id"),
+        source: header("source"),
+        event_type: header("type"),
+        subject: header("subject"),
+        key: header("partitionkey"),
+        data,
+    }
+}
+
+fn structured(body: &str) -> Seen {
+    let event: serde_json::Value = serde_json::from_str(body).unwrap();
+    let text = |name: &str| event[name].as_str().unwrap().to_owned();
+    assert_eq!((text("specversion").as_str(), text("datacontenttype").as_str()), ("1.0", "application/json"));
+    Seen {
+        id: text("id"),
+        source: text("source"),
+        event_type: text("type"),
+        subject: text("subject"),
+        key: text("partitionkey"),
+        data: event["data"].to_string(),
+    }
+}
+
+#[tokio::test]
+async fn a_structured_event_arrives_whole() {
+    let place = Http::start(None).await.unwrap();
+    let sink = sink_to(&place, &Files::new(), "mode = 'structured'");
+    let mut message = event("1", "\u{20ac}");
+    message.data = r#"{"a":[1,"x"]}"#.to_owned();
+    let outcome = sink.publish(&message).await;
+    assert_eq!(outcome, symphony_relay::sink::Published::Confirmed { repeat: false });
+    assert_eq!(place.read().await, [crate::place::seen(&message)]);
+}

@@ -1,0 +1,53 @@
+//! What every sink for events must do, tried on every sink against a real server. What has arrived is read by another
+//! client, or by no client at all.
+//!
+//! A new sink is a `Place` in a file of its own and one line in the list below.
+
+#![cfg(test)]
+
+mod authority;
+mod facts;
+mod http;
+#[cfg(feature = "kafka")]
+mod kafka;
+mod manuals;
+mod nats;
+mod place;
+mod rabbitmq;
+mod redis;
+mod settings;
+
+macro_rules! sinks {
+    ($($(#[$attribute:meta])* $name:ident: $place:ty;)*) => {$(
+        $(#[$attribute])*
+        mod $name {
+            mod facts_about {
+                #[tokio::test]
+                async fn events_arrive_whole_once_and_in_order_or_are_refused() {
+                    crate::facts::delivery::<$place>().await;
+                }
+
+                #[tokio::test]
+                async fn an_outage_is_a_failure_in_time_and_passes() {
+                    crate::facts::outage::<$place>().await;
+                }
+
+                #[tokio::test]
+                async fn only_a_server_that_the_authority_vouches_for_is_sent_anything() {
+                    crate::facts::tls::<$place>().await;
+                }
+            }
+        }
+    )*};
+}
+
+mod every {
+    sinks! {
+        nats: crate::nats::Nats;
+        redis: crate::redis::Redis;
+        rabbitmq: crate::rabbitmq::RabbitMq;
+        http: crate::http::Http;
+        #[cfg(feature = "kafka")]
+        kafka: crate::kafka::Kafka;
+    }
+}

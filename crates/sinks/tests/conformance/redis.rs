@@ -1,0 +1,170 @@
+//! Redis, read over a socket by its own protocol.
+
+use std::collections::BTreeMap;
+
+use symphony_proof::kit::brokers::{Broker, Kind, USER};
+use symphony_proof::kit::wait::{self, BOUND};
+use symphony_relay::sink::Published;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+
+use crate::authority::Authority;
+use crate::place::{Files, HERE, PASSWORD, Place, Seen, broker, event, sink_to};
+
+pub(crate) struct Redis {
+    broker: Broker,
+    tls: bool,
+}
+
+impl Place for Redis {
+    const DROPS_REPEATS: bool = true;
+    const NOWHERE: &'static str = "a-list";
+
+    async fn start(tls: Option<&Authority>) -> Option<Self> {
+        let place = Self { broker: broker(Kind::Redis, tls).await, tls: tls.is_some() };
+        if tls.is_none() {
+            place.ask(&["RPUSH", Self::NOWHERE, "no stream"]).await;
+        }
+        Some(place)
+    }
+
+    fn settings(&self) -> String {
+        let scheme = if self.tls { "rediss" } else { "redis" };
+        format!("kind = 'redis'\nurl = '{scheme}://localhost:{}'\nuser = '{USER}'", self.broker.port())
+    }
+
+    fn password_setting(&self) -> Option<&'static str> {
+        Some("password_file")
+    }
+
+    async fn read(&self) -> Vec<Seen> {
+        let Answer::Array(entries) = self.ask(&["XRANGE", HERE, "-", "+"]).await else { panic!("no array") };
+        entries.into_iter().map(found).collect()
+    }
+
+    async fn down(&mut self) {
+        self.broker.kill9().await.unwrap();
+    }
+
+    async fn up(&mut self) {
+        self.broker.restart().await.unwrap();
+    }
+
+    fn pause(&mut self) {
+        self.broker.pause();
+    }
+
+    fn resume(&mut self) {
+        self.broker.resume();
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Text(String),
+    Array(Vec<Answer>),
+}
+
+impl Redis {
+    pub(crate) async fn ask(&self, command: &[&str]) -> Answer {
+        let mut stream = BufReader::new(TcpStream::connect(("127.0.0.1", self.broker.port())).await.unwrap());
+        for words in [&["AUTH", USER, PASSWORD][..], command] {
+            let mut text = format!("*{}\r\n", words.len());
+            for word in words {
+                text.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+            }
+            stream.write_all(text.as_bytes()).await.unwrap();
+        }
+        answer(&mut stream).await;
+        answer(&mut stream).await
+    }
+}
+
+async fn answer(stream: &mut BufReader<TcpStream>) -> Answer {
+    let mut line = String::new();
+    stream.read_line(&mut line).await.unwrap();
+    let (kind, rest) = line.trim_end().split_at(1);
+    match kind {
+        "$" => {
+            let mut body = vec![0; rest.parse::<usize>().unwrap() + 2];
+            stream.read_exact(&mut body).await.unwrap();
+            body.truncate(body.len() - 2);
+            Answer::Text(String::from_utf8(body).unwrap())
+        }
+        "*" => {
+            let mut all = Vec::new();
+            for _ in 0..rest.parse::<usize>().unwrap() {
+                all.push(Box::pin(answer(stream)).await);
+            }
+            Answer::Array(all)
+        }
+        "+" | ":" => Answer::Text(rest.to_owned()),
+        _ => panic!("refused: {line}"),
+    }
+}
+
+#[tokio::test]
+async fn an_event_is_confirmed_when_as_many_replicas_have_it_as_the_settings_say() {
+    let place = Redis::start(None).await.unwrap();
+    let files = Files::new();
+    let sink = sink_to(&place, &files, "replicas = 1\ntimeout = '2s'\nconnect_timeout = '1500ms'");
+    let outcome = sink.publish(&event("1", "1")).await;
+    let Published::Failed(why) = outcome else { panic!("{outcome:?}") };
+    assert!(why.contains("0 of 1 replicas"), "{why}");
+
+    let replica = Redis { broker: broker(Kind::Redis, None).await, tls: false };
+    replica.ask(&["CONFIG", "SET", "masteruser", USER, "masterauth", PASSWORD]).await;
+    replica.ask(&["REPLICAOF", "127.0.0.1", &place.broker.port().to_string()]).await;
+    // What it had without the replica is a repeat by now, and waited for like the first.
+    let confirmed = async || sink.publish(&event("1", "1")).await == Published::Confirmed { repeat: true };
+    wait::until("the replica has it", BOUND, confirmed).await.unwrap();
+    assert_eq!(replica.read().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_stream_keeps_about_as_many_entries_as_the_settings_say() {
+    let place = Redis::start(None).await.unwrap();
+    let files = Files::new();
+    let sink = sink_to(&place, &files, "max_length = 10\ntimeout = '60s'");
+    for n in 0..250 {
+        assert_eq!(sink.publish(&event(&n.to_string(), "1")).await, Published::Confirmed { repeat: false });
+    }
+    let left = place.read().await;
+    assert!((10..250).contains(&left.len()), "{} are left", left.len());
+    assert_eq!(left.last().unwrap().id, "249");
+}
+
+#[tokio::test]
+async fn a_repeat_is_remembered_as_long_as_the_settings_say() {
+    let place = Redis::start(None).await.unwrap();
+    let files = Files::new();
+    let sink = sink_to(&place, &files, "repeats_for = '5m'\ntimeout = '60s'");
+    sink.publish(&event("1", "1")).await;
+    let Answer::Text(left) = place.ask(&["PTTL", "symphony:seen:{orders}:/shop#1"]).await else {
+        panic!("no number")
+    };
+    assert!((200_000..=300_000).contains(&left.parse::<i64>().unwrap()), "{left}");
+}
+
+fn found(entry: Answer) -> Seen {
+    let Answer::Array(mut parts) = entry else { panic!("no entry") };
+    let Some(Answer::Array(fields)) = parts.pop() else { panic!("no fields") };
+    let fields: Vec<String> = fields
+        .into_iter()
+        .map(|field| match field {
+            Answer::Text(text) => text,
+            Answer::Array(_) => panic!("an array in a field"),
+        })
+        .collect();
+    let fields: BTreeMap<&str, &str> = fields.chunks(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect();
+    let field = |name: &str| fields[name].to_owned();
+    assert_eq!((fields["specversion"], fields["datacontenttype"]), ("1.0", "application/json"));
+    Seen {
+        id: field("id"),
+        source: field("source"),
+        event_type: field("type"),
+        subject: field("subject"),
+        key: field("partitionkey"),
+        data: field("data"),
+    }
+}
