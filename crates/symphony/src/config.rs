@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Deserializer, de::Error as _};
+use symphony_relay::event::order::Order;
+use symphony_relay::event::routing::{Route, Routes};
 use symphony_relay::{Settings, breaker};
 use toml::{Table, Value};
 
@@ -16,8 +18,8 @@ use crate::failure::Failure;
 
 /// Every setting, with its default.
 pub(crate) const EXAMPLE: &str = include_str!("../../../symphony.example.toml");
-/// The section whose entries are the user's to name.
-const RAILS: &str = "rails";
+/// The sections whose entries are the user's to name.
+const NAMED: [&str; 2] = ["rails", "sinks"];
 /// A file of settings is read by people: nobody writes one that is longer.
 const LONGEST: u64 = 1024 * 1024;
 
@@ -28,8 +30,10 @@ pub(crate) struct Config {
     pub(crate) database: Database,
     pub(crate) relayer: Relayer,
     pub(crate) payment: Payment,
+    pub(crate) event: Event,
     defaults: BTreeMap<String, Table>,
     rails: BTreeMap<String, Table>,
+    sinks: BTreeMap<String, Table>,
 }
 
 /// Where the outbox is.
@@ -83,12 +87,32 @@ pub(crate) enum LogLevel {
     Trace,
 }
 
-/// The payment lane.
+/// The payment lane. What does not exist was refused before: the example says which names there are.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Payment {
     #[serde(deserialize_with = "whole_seconds")]
     pub(crate) lease: Duration,
+    #[serde(deserialize_with = "time")]
+    repair_every: Duration,
+    pub(crate) unserved_rails: UnservedRails,
+    #[serde(flatten)]
+    pace: Pace,
+}
+
+/// The event lane.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Event {
+    pub(crate) source: String,
+    #[serde(deserialize_with = "order")]
+    pub(crate) order: Order,
+    routes: Vec<RouteSection>,
+    #[serde(flatten)]
+    pace: Pace,
+}
+
+/// How a lane's engine works.
+#[derive(Debug, Deserialize)]
+struct Pace {
     slots: usize,
     batch: usize,
     #[serde(deserialize_with = "time")]
@@ -102,11 +126,18 @@ pub(crate) struct Payment {
     #[serde(deserialize_with = "time")]
     lease_margin: Duration,
     #[serde(deserialize_with = "time")]
-    repair_every: Duration,
-    #[serde(deserialize_with = "time")]
     grace: Duration,
-    pub(crate) unserved_rails: UnservedRails,
     breaker: Breaker,
+}
+
+/// Which sink gets an event.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RouteSection {
+    aggregate_type: String,
+    event_type: String,
+    sink: String,
+    destination: String,
 }
 
 /// What to do about a registered rail that has no section.
@@ -129,9 +160,9 @@ struct Breaker {
     longest_pause: Duration,
 }
 
-/// A rail's section, split into what the engine reads and what the way out does.
+/// The section of a rail or a sink, split into what the engine reads and what the way out does.
 #[derive(Debug)]
-pub(crate) struct RailSection {
+pub(crate) struct WayOut {
     pub(crate) name: String,
     /// Dispatches at the same time, where it has fewer than the process.
     pub(crate) slots: Option<usize>,
@@ -158,50 +189,79 @@ impl Config {
     }
 
     /// The section of each rail, with the defaults of its kind below it.
-    pub(crate) fn rails(&self) -> Result<Vec<RailSection>, Failure> {
-        let section = |(name, own): (&String, &Table)| {
-            let mut own = own.clone();
-            let slots = own.remove("slots").map(|slots| {
-                slots
-                    .as_integer()
-                    .and_then(|slots| usize::try_from(slots).ok())
-                    .ok_or_else(|| Failure::usage(format!("rails.{name}.slots must be a number from 1 to 1024")))
-            });
-            let kind = own.get("kind").and_then(Value::as_str).unwrap_or_default();
-            let mut settings = self.defaults.get(kind).cloned().unwrap_or_default();
-            settings.extend(own);
-            Ok(RailSection { name: name.clone(), slots: slots.transpose()?, settings })
+    pub(crate) fn rails(&self) -> Result<Vec<WayOut>, Failure> {
+        self.rails.iter().map(|(name, own)| way_out("rails", name, own, &self.defaults)).collect()
+    }
+
+    /// The section of each sink.
+    pub(crate) fn sinks(&self) -> Result<Vec<WayOut>, Failure> {
+        self.sinks.iter().map(|(name, own)| way_out("sinks", name, own, &BTreeMap::new())).collect()
+    }
+
+    /// Which sink gets which event.
+    pub(crate) fn routes(&self) -> Result<Routes, Failure> {
+        let route = |section: &RouteSection| {
+            let RouteSection { aggregate_type, event_type, sink, destination } = section;
+            if !self.sinks.contains_key(sink) {
+                return Err(wrong(format!("event.routes: there is no section [sinks.{sink}]")));
+            }
+            Route::new(aggregate_type, event_type, sink, destination)
+                .map_err(|error| wrong(format!("event.routes: destination {destination:?}: {error}")))
         };
-        self.rails.iter().map(section).collect()
+        Ok(Routes::new(self.event.routes.iter().map(route).collect::<Result<_, _>>()?))
     }
 
     /// How the engine of the payment lane works.
-    pub(crate) fn payment_settings(&self, rails: &[RailSection]) -> Settings {
-        let payment = &self.payment;
-        // A slow rail alone must not have all of them: the others would wait for its timeouts.
-        let share = (rails.len() > 1).then(|| (payment.slots * 3 / 4).max(1));
+    pub(crate) fn payment_settings(&self, rails: &[WayOut]) -> Settings {
+        Settings { repair_every: self.payment.repair_every, ..self.payment.pace.settings(rails) }
+    }
+
+    /// How the engine of the event lane works. Claims take over what is stale, so there is nothing to repair.
+    pub(crate) fn event_settings(&self, sinks: &[WayOut]) -> Settings {
+        Settings { repair_every: Duration::ZERO, ..self.event.pace.settings(sinks) }
+    }
+}
+
+impl Pace {
+    fn settings(&self, ways_out: &[WayOut]) -> Settings {
+        // A slow way out alone must not have all slots: the others would wait for its timeouts.
+        let share = (ways_out.len() > 1).then(|| (self.slots * 3 / 4).max(1));
         Settings {
-            slots: payment.slots,
-            route_slots: rails
+            slots: self.slots,
+            route_slots: ways_out
                 .iter()
-                .filter_map(|rail| Some((rail.name.clone(), rail.slots.or(share)?)))
+                .filter_map(|way| Some((way.name.clone(), way.slots.or(share)?)))
                 .collect(),
-            batch: payment.batch,
-            window: payment.window,
+            batch: self.batch,
+            window: self.window,
             // A build for tests can be told never to poll, to show that being woken is enough.
-            poll: Some(payment.poll).filter(|poll| !(cfg!(feature = "fail-points") && poll.is_zero())),
-            gather: payment.gather,
-            call_timeout: payment.call_timeout,
-            lease_margin: payment.lease_margin,
-            repair_every: payment.repair_every,
-            grace: payment.grace,
+            poll: Some(self.poll).filter(|poll| !(cfg!(feature = "fail-points") && poll.is_zero())),
+            gather: self.gather,
+            call_timeout: self.call_timeout,
+            lease_margin: self.lease_margin,
+            grace: self.grace,
             breaker: breaker::Policy {
-                failures: payment.breaker.failures,
-                first_pause: payment.breaker.first_pause,
-                longest_pause: payment.breaker.longest_pause,
+                failures: self.breaker.failures,
+                first_pause: self.breaker.first_pause,
+                longest_pause: self.breaker.longest_pause,
             },
+            ..Settings::default()
         }
     }
+}
+
+fn way_out(section: &str, name: &str, own: &Table, defaults: &BTreeMap<String, Table>) -> Result<WayOut, Failure> {
+    let mut own = own.clone();
+    let slots = own.remove("slots").map(|slots| {
+        slots
+            .as_integer()
+            .and_then(|slots| usize::try_from(slots).ok())
+            .ok_or_else(|| Failure::usage(format!("{section}.{name}.slots must be a number from 1 to 1024")))
+    });
+    let kind = own.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let mut settings = defaults.get(kind).cloned().unwrap_or_default();
+    settings.extend(own);
+    Ok(WayOut { name: name.to_owned(), slots: slots.transpose()?, settings })
 }
 
 fn read(path: &Path) -> std::io::Result<String> {
@@ -221,7 +281,7 @@ fn wrong(error: impl std::fmt::Display) -> Failure {
 fn lay_over(all: &mut Table, given: Table, path: &str) -> Result<(), Failure> {
     for (name, value) in given {
         let at = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        if path == RAILS {
+        if NAMED.contains(&path) {
             all.insert(name, value);
             continue;
         }
@@ -237,6 +297,14 @@ fn lay_over(all: &mut Table, given: Table, path: &str) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+fn order<'de, D: Deserializer<'de>>(source: D) -> Result<Order, D::Error> {
+    match String::deserialize(source)?.as_str() {
+        "held" => Ok(Order::Held),
+        "aggregate" => Ok(Order::Aggregate),
+        other => Err(D::Error::custom(format!("{other:?} is no order: write \"held\" or \"aggregate\""))),
+    }
 }
 
 fn time<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
@@ -302,6 +370,21 @@ mod tests {
         assert!(refusal("[payment]\nlease = '4500ms'").contains("4.5s is not in whole seconds"));
         assert!(refusal("[relayer]\nlog_level = 'loud'").contains("log_level"));
         assert!(refusal("[payment").contains("error"));
+    }
+
+    #[test]
+    fn a_route_names_a_sink_that_there_is() {
+        let route = "[[event.routes]]\naggregate_type = '*'\nevent_type = '*'\nsink = 'bus'\ndestination = ";
+        let routes = |text: &str| Config::parse(text).unwrap().routes();
+        assert!(routes(&format!("{route}'a'")).unwrap_err().in_full().contains("no section [sinks.bus]"));
+        let sinks = "[sinks.bus]\nkind = 'nats'\n";
+        assert!(routes(&format!("{sinks}{route}'a.{{id}}'")).unwrap_err().in_full().contains("{id} is not known"));
+        assert_eq!(
+            routes(&format!("{sinks}{route}'a.{{event_type}}'")).unwrap().sinks().collect::<Vec<_>>(),
+            ["bus"]
+        );
+        assert!(refusal("[event]\norder = 'strict'").contains("write \"held\" or \"aggregate\""));
+        assert!(refusal(&format!("{route}'a'\ntopic = 'b'")).contains("topic"));
     }
 
     #[test]

@@ -9,9 +9,11 @@
 //! - [`gauges`]: what only the database knows, asked when somebody looks
 //! - [`log`]: how lines are written
 //! - [`meter`]: what the engine tells, as Prometheus counts it
+//! - [`served`]: which lanes, with which ways out
 
 pub(crate) mod checks;
 pub(crate) mod endpoints;
 pub(crate) mod gauges;
 pub(crate) mod log;
 pub(crate) mod meter;
+pub(crate) mod served;

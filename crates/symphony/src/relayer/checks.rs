@@ -22,8 +22,8 @@ pub(crate) struct Serving<'a> {
 }
 
 /// Refuses to start on a database that is not what this build expects.
-pub(crate) async fn schema(client: &mut Client) -> Result<(), Failure> {
-    let differences = schema::verify(client, &[Lane::Payment]).await?;
+pub(crate) async fn schema(client: &mut Client, lanes: &[Lane]) -> Result<(), Failure> {
+    let differences = schema::verify(client, lanes).await?;
     if differences.is_empty() {
         return Ok(());
     }
@@ -51,10 +51,6 @@ pub(crate) async fn rails(client: &Client, serving: &Serving<'_>) -> Result<(), 
     let registered = reading::rails(client).await?;
     let names: BTreeSet<_> = registered.iter().map(|rail| rail.rail_type.as_str()).collect();
     let served: BTreeSet<_> = serving.rails.iter().map(|(name, _)| *name).collect();
-    if served.is_empty() {
-        return Err(Failure::usage("no rail has a section in the settings, so there is nothing to serve")
-            .hint("add [rails.NAME]; see all settings with: symphony run --print-example"));
-    }
     let unknown: Vec<_> = served.difference(&names).copied().collect();
     if !unknown.is_empty() {
         return Err(Failure::no(format!(

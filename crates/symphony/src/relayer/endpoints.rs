@@ -26,7 +26,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// What the endpoints show.
 pub(crate) struct Shown {
     pub(crate) registry: Registry,
-    pub(crate) meter: Arc<LaneMeter>,
+    /// One for each lane that is served.
+    pub(crate) meters: Vec<Arc<LaneMeter>>,
     pub(crate) gauges: Gauges,
     pub(crate) stop: Signal,
 }
@@ -66,7 +67,8 @@ async fn readyz(State(shown): State<Arc<Shown>>) -> Response {
     if shown.stop.wish() != Wish::Run {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
     }
-    match shown.meter.silence() {
+    let silences: Option<Vec<_>> = shown.meters.iter().map(|meter| meter.silence()).collect();
+    match silences.and_then(|silences| silences.into_iter().max()) {
         Some(silence) if silence < SILENCE => "ready\n".into_response(),
         Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n").into_response(),
         None => (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response(),

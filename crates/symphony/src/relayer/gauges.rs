@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use symphony_outbox::connect::Target;
-use symphony_outbox::payment::reading::{self, RailStatus};
+use symphony_outbox::payment::reading::RailStatus;
+use symphony_outbox::schema::Lane;
+use symphony_outbox::{event, payment};
+use symphony_relay::lane::Trouble;
 use symphony_relay::line::Line;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -16,16 +19,28 @@ const FRESH: Duration = Duration::from_secs(5);
 /// How long a look may take: who scrapes does not wait for ever.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The gauges of the payment lane.
+/// The gauges of the lanes that are served.
 #[derive(Debug)]
 pub(crate) struct Gauges {
     line: Line,
+    lanes: Vec<Lane>,
     seen: Mutex<Option<(Instant, String)>>,
 }
 
+/// What is known of a rail, or of a lane without rails.
+struct Row {
+    labels: String,
+    pending: i64,
+    due: i64,
+    oldest: f64,
+    stuck: i64,
+    /// All, and those that may have been paid; none where nothing ever ends as dead.
+    dead: Option<(i64, i64)>,
+}
+
 impl Gauges {
-    pub(crate) fn new(target: Arc<Target>) -> Self {
-        Self { line: Line::new(target), seen: Mutex::new(None) }
+    pub(crate) fn new(target: Arc<Target>, lanes: Vec<Lane>) -> Self {
+        Self { line: Line::new(target), lanes, seen: Mutex::new(None) }
     }
 
     /// In the text format of Prometheus; empty where the database does not say.
@@ -36,9 +51,8 @@ impl Gauges {
         {
             return text.clone();
         }
-        let asked = self.line.call(async |client| reading::status(client).await);
-        let text = match timeout(PATIENCE, asked).await {
-            Ok(Ok(status)) => written(&status.rails),
+        let text = match timeout(PATIENCE, self.rows()).await {
+            Ok(Ok(rows)) => written(&rows),
             Ok(Err(trouble)) => {
                 tracing::warn!(%trouble, "the gauges of the database are missing");
                 String::new()
@@ -48,31 +62,72 @@ impl Gauges {
         *seen = Some((Instant::now(), text.clone()));
         text
     }
+
+    async fn rows(&self) -> Result<Vec<Row>, Trouble> {
+        let mut rows = Vec::new();
+        for lane in &self.lanes {
+            match lane {
+                Lane::Payment => {
+                    let status = self.line.call(async |client| payment::reading::status(client).await).await?;
+                    rows.extend(status.rails.iter().map(of_rail));
+                }
+                Lane::Event => {
+                    let status = self.line.call(async |client| event::reading::status(client).await).await?;
+                    rows.push(of_events(&status));
+                }
+            }
+        }
+        Ok(rows)
+    }
 }
 
-/// One gauge: its name, what it is, and what it is of a rail.
-type OfRail = (&'static str, &'static str, fn(&RailStatus) -> String);
+fn of_rail(rail: &RailStatus) -> Row {
+    let name = rail.rail_type.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    Row {
+        labels: format!("lane=\"payment\",rail=\"{name}\""),
+        pending: rail.due + rail.leased + rail.expired + rail.scheduled,
+        due: rail.due,
+        oldest: rail.oldest_due_age_seconds,
+        stuck: rail.expired,
+        dead: Some((rail.dlq, rail.dlq_unknown)),
+    }
+}
 
-fn written(rails: &[RailStatus]) -> String {
-    let gauges: [OfRail; 6] = [
-        ("outbox_pending_depth", "Rows that have not ended", |rail| {
-            (rail.due + rail.leased + rail.expired + rail.scheduled).to_string()
+fn of_events(status: &event::reading::Status) -> Row {
+    Row {
+        labels: "lane=\"event\"".to_owned(),
+        pending: status.due + status.claimed + status.stuck + status.scheduled,
+        due: status.due,
+        oldest: status.oldest_due_age_seconds,
+        stuck: status.stuck,
+        dead: None,
+    }
+}
+
+/// One gauge: its name, what it is, and what it is of a row.
+type Gauge = (&'static str, &'static str, fn(&Row) -> Option<String>);
+
+fn written(rows: &[Row]) -> String {
+    let gauges: [Gauge; 6] = [
+        ("outbox_pending_depth", "Rows that have not ended", |row| Some(row.pending.to_string())),
+        ("outbox_due", "Rows that may be claimed now", |row| Some(row.due.to_string())),
+        ("oldest_pending_age_seconds", "How long the oldest due row has waited", |row| {
+            Some(row.oldest.to_string())
         }),
-        ("outbox_due", "Rows that may be claimed now", |rail| rail.due.to_string()),
-        ("oldest_pending_age_seconds", "How long the oldest due row has waited", |rail| {
-            rail.oldest_due_age_seconds.to_string()
+        ("stuck_dispatching_count", "Rows whose lease expired", |row| Some(row.stuck.to_string())),
+        ("dlq_depth", "Dead letters", |row| row.dead.map(|(all, _)| all.to_string())),
+        ("dlq_unknown_depth", "Dead letters that may have been paid", |row| {
+            row.dead.map(|(_, unknown)| unknown.to_string())
         }),
-        ("stuck_dispatching_count", "Rows whose lease expired", |rail| rail.expired.to_string()),
-        ("dlq_depth", "Dead letters", |rail| rail.dlq.to_string()),
-        ("dlq_unknown_depth", "Dead letters that may have been paid", |rail| rail.dlq_unknown.to_string()),
     ];
     let mut text = String::new();
     for (name, help, value) in gauges {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "# HELP symphony_{name} {help}.\n# TYPE symphony_{name} gauge");
-        for rail in rails {
-            let label = rail.rail_type.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let _ = writeln!(text, "symphony_{name}{{lane=\"payment\",rail=\"{label}\"}} {}", value(rail));
+        for row in rows {
+            if let Some(value) = value(row) {
+                let _ = writeln!(text, "symphony_{name}{{{}}} {value}", row.labels);
+            }
         }
     }
     text

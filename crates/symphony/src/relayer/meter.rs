@@ -59,9 +59,9 @@ struct Call {
     call: &'static str,
 }
 
-/// Everything that is counted, for every lane.
-#[derive(Debug, Default)]
-struct Counts {
+/// Everything that is counted, for every lane. A copy counts the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Counts {
     notify_wakeups: Family<Lane, Count>,
     claim_batches: Family<Claim, Count>,
     claimed: Family<Lane, Count>,
@@ -77,6 +77,72 @@ struct Counts {
     in_flight: Family<Route, Level>,
     breaker_open: Family<Route, Level>,
     listener_connected: Family<Lane, Level>,
+    latency: Family<Route, Histogram, fn() -> Histogram>,
+}
+
+impl Counts {
+    /// Registers what is counted, under names that begin with `symphony_`.
+    pub(crate) fn new(registry: &mut Registry) -> Self {
+        /// Registers one of them.
+        fn of<M: Clone + prometheus_client::registry::Metric>(
+            registry: &mut Registry,
+            name: &str,
+            help: &str,
+            metric: M,
+        ) -> M {
+            registry.register(name, help, metric.clone());
+            metric
+        }
+        let r = registry;
+        Self {
+            notify_wakeups: of(
+                r,
+                "notify_wakeups",
+                "Claims made because a commit rang the bell",
+                Family::default(),
+            ),
+            claim_batches: of(
+                r,
+                "claim_batches",
+                "Claims that came back, by how much they brought",
+                Family::default(),
+            ),
+            claimed: of(r, "claimed", "Rows that claims brought", Family::default()),
+            attempts: of(r, "attempts", "Attempts that were recorded, by state", Family::default()),
+            abandoned: of(r, "dispatch_abandoned", "Dispatches that were cut off", Family::default()),
+            lease_lost: of(r, "lease_lost", "Leases found lost by a completion or a renewal", Family::default()),
+            terminal_backstop: of(
+                r,
+                "terminal_backstop",
+                "Second ends that the ledger stopped",
+                Family::default(),
+            ),
+            given_up: of(r, "outcomes_given_up", "Outcomes that could not be recorded", Family::default()),
+            released: of(r, "leases_released", "Leases given back unstarted", Family::default()),
+            reaper_requeues: of(r, "reaper_requeues", "Expired leases whose rows went back", Family::default()),
+            reaper_ended: of(
+                r,
+                "reaper_ended",
+                "Expired leases whose rows had no attempts left",
+                Family::default(),
+            ),
+            database_trouble: of(r, "database_trouble", "Calls to the database that failed", Family::default()),
+            in_flight: of(r, "in_flight", "Dispatches that run now", Family::default()),
+            breaker_open: of(r, "breaker_open", "1 while a rail or sink is left alone", Family::default()),
+            listener_connected: of(
+                r,
+                "listener_connected",
+                "1 while commits can wake this process",
+                Family::default(),
+            ),
+            latency: of(
+                r,
+                "dispatch_latency_seconds",
+                "How long dispatches took",
+                Family::new_with_constructor(histogram as fn() -> Histogram),
+            ),
+        }
+    }
 }
 
 /// Counts what one lane's engine does.
@@ -84,7 +150,6 @@ struct Counts {
 pub(crate) struct LaneMeter {
     lane: &'static str,
     counts: Counts,
-    latency: Family<Route, Histogram, fn() -> Histogram>,
     /// When the database last answered.
     contact: Mutex<Option<Instant>>,
 }
@@ -94,44 +159,9 @@ fn histogram() -> Histogram {
 }
 
 impl LaneMeter {
-    /// Registers what is counted, under names that begin with `symphony_`.
-    pub(crate) fn new(lane: &'static str, registry: &mut Registry) -> Arc<Self> {
-        let counts = Counts::default();
-        let latency: Family<Route, Histogram, fn() -> Histogram> = Family::new_with_constructor(histogram);
-        let c = &counts;
-        registry.register(
-            "notify_wakeups",
-            "Claims made because a commit rang the bell",
-            c.notify_wakeups.clone(),
-        );
-        registry.register(
-            "claim_batches",
-            "Claims that came back, by how much they brought",
-            c.claim_batches.clone(),
-        );
-        registry.register("claimed", "Rows that claims brought", c.claimed.clone());
-        registry.register("attempts", "Attempts that were recorded, by state", c.attempts.clone());
-        registry.register("dispatch_abandoned", "Dispatches that were cut off", c.abandoned.clone());
-        registry.register("lease_lost", "Leases found lost by a completion or a renewal", c.lease_lost.clone());
-        registry.register("terminal_backstop", "Second ends that the ledger stopped", c.terminal_backstop.clone());
-        registry.register("outcomes_given_up", "Outcomes that could not be recorded", c.given_up.clone());
-        registry.register("leases_released", "Leases given back unstarted", c.released.clone());
-        registry.register("reaper_requeues", "Expired leases whose rows went back", c.reaper_requeues.clone());
-        registry.register(
-            "reaper_ended",
-            "Expired leases whose rows had no attempts left",
-            c.reaper_ended.clone(),
-        );
-        registry.register("database_trouble", "Calls to the database that failed", c.database_trouble.clone());
-        registry.register("in_flight", "Dispatches that run now", c.in_flight.clone());
-        registry.register("breaker_open", "1 while a rail is left alone", c.breaker_open.clone());
-        registry.register(
-            "listener_connected",
-            "1 while commits can wake this process",
-            c.listener_connected.clone(),
-        );
-        registry.register("dispatch_latency_seconds", "How long dispatches took", latency.clone());
-        counts.listener_connected.get_or_create(&Lane { lane }).set(0);
+    /// Counts for this lane. What may stay at nothing is shown as that.
+    pub(crate) fn new(lane: &'static str, counts: Counts) -> Arc<Self> {
+        let _ = counts.listener_connected.get_or_create(&Lane { lane }).set(0);
         for count in [
             &counts.notify_wakeups,
             &counts.claimed,
@@ -144,7 +174,7 @@ impl LaneMeter {
         ] {
             let _ = count.get_or_create(&Lane { lane });
         }
-        Arc::new(Self { lane, counts, latency, contact: Mutex::new(None) })
+        Arc::new(Self { lane, counts, contact: Mutex::new(None) })
     }
 
     /// How long ago the database last answered; none where it never did.
@@ -190,7 +220,7 @@ impl Meter for LaneMeter {
     }
 
     fn dispatch_finished(&self, route: &str, latency: Duration, _verdict: Verdict) {
-        self.latency.get_or_create(&self.route(route)).observe(latency.as_secs_f64());
+        self.counts.latency.get_or_create(&self.route(route)).observe(latency.as_secs_f64());
     }
 
     fn dispatch_abandoned(&self, route: &str) {

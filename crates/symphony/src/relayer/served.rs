@@ -1,0 +1,173 @@
+//! What this process serves: a lane with its ways out where the settings name any, and nothing of a lane where they do not.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use symphony_outbox::WorkerId;
+use symphony_outbox::bell::Channel;
+use symphony_outbox::connect::Target;
+use symphony_outbox::schema::Lane;
+use symphony_relay::event::{EventLane, Publishing};
+use symphony_relay::payment::PaymentLane;
+use symphony_relay::rail::Rail;
+use symphony_relay::ringer::Ringer;
+use symphony_relay::settings::OutOfRange;
+use symphony_relay::sink::Sink;
+use symphony_relay::stop::Signal;
+use symphony_relay::{Engine, Summary, lane};
+use symphony_sinks::ConfigError;
+
+use super::checks::{self, Serving};
+use super::meter::LaneMeter;
+use crate::config::{Config, UnservedRails, WayOut};
+use crate::failure::Failure;
+
+/// How long sinks may take to let go of their connections.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// The lanes of this process.
+pub(crate) struct Served {
+    payment: Option<Payment>,
+    event: Option<Event>,
+    grace: Duration,
+}
+
+struct Payment {
+    engine: Engine<PaymentLane>,
+    /// The rails, and whether each can be asked what became of a payment.
+    rails: Vec<(String, bool)>,
+    unserved: UnservedRails,
+}
+
+struct Event {
+    engine: Engine<EventLane>,
+    sinks: Vec<Arc<dyn Sink>>,
+}
+
+impl Served {
+    /// Builds what the settings name. No database and no broker is asked.
+    pub(crate) fn build(config: &Config, target: &Arc<Target>, worker: &WorkerId) -> Result<Self, Failure> {
+        let (rails, sinks, routes) = (config.rails()?, config.sinks()?, config.routes()?);
+        let mut served = Self { payment: None, event: None, grace: Duration::ZERO };
+        if !rails.is_empty() {
+            let ways: BTreeMap<String, Arc<dyn Rail>> = ways_out(&rails, symphony_sinks::rail)?;
+            let settings = config.payment_settings(&rails);
+            served.grace = settings.grace;
+            let asked = ways.iter().map(|(name, rail)| (name.clone(), rail.can_be_asked())).collect();
+            let lane = PaymentLane::new(Arc::clone(target), worker.clone(), config.payment.lease, ways);
+            let engine = Engine::new(Arc::new(lane), settings).map_err(|wrong| out_of_range("payment", &wrong))?;
+            served.payment = Some(Payment { engine, rails: asked, unserved: config.payment.unserved_rails });
+        }
+        if routes.sinks().next().is_some() {
+            if config.event.source.trim().is_empty() {
+                return Err(Failure::usage("event.source is empty, and events must say where they come from")
+                    .hint("for example: source = \"//orders.example\""));
+            }
+            let sinks_by_name: BTreeMap<String, Arc<dyn Sink>> = ways_out(&sinks, symphony_sinks::sink)?;
+            let settings = config.event_settings(&sinks);
+            served.grace = served.grace.max(settings.grace);
+            let ways = sinks_by_name.values().cloned().collect();
+            let publishing = Publishing {
+                source: config.event.source.clone(),
+                routes,
+                sinks: sinks_by_name,
+                order: config.event.order,
+            };
+            let lane = EventLane::new(Arc::clone(target), worker.clone(), publishing);
+            let engine = Engine::new(Arc::new(lane), settings).map_err(|wrong| out_of_range("event", &wrong))?;
+            served.event = Some(Event { engine, sinks: ways });
+        }
+        if served.lanes().is_empty() {
+            return Err(Failure::usage("no rail has a section in the settings and no event a route, so there is nothing to serve")
+                .hint("add [rails.NAME], or [sinks.NAME] and [[event.routes]]; see all settings with: symphony run --print-example"));
+        }
+        Ok(served)
+    }
+
+    /// Which lanes.
+    pub(crate) fn lanes(&self) -> Vec<Lane> {
+        let payment = self.payment.as_ref().map(|_| Lane::Payment);
+        payment.into_iter().chain(self.event.as_ref().map(|_| Lane::Event)).collect()
+    }
+
+    /// How long a stop may take.
+    pub(crate) fn grace(&self) -> Duration {
+        self.grace
+    }
+
+    /// Why not to start, if there is a reason.
+    pub(crate) async fn check(&self, target: &Target) -> Result<(), Failure> {
+        let mut client = target.connect().await?;
+        checks::schema(&mut client, &self.lanes()).await?;
+        checks::roles(&client).await?;
+        if let Some(payment) = &self.payment {
+            let rails = payment.rails.iter().map(|(name, asked)| (name.as_str(), *asked)).collect();
+            checks::rails(&client, &Serving { rails, unserved: payment.unserved }).await?;
+        }
+        Ok(())
+    }
+
+    /// Works until it is told to stop. The meters are those of [`Served::lanes`], in their order.
+    pub(crate) async fn run(self, bell: &Arc<Target>, meters: Vec<Arc<LaneMeter>>, stop: &Signal) {
+        let meters = &mut meters.into_iter();
+        let payment = self.payment.and_then(|payment| Some((payment, meters.next()?)));
+        let event = self.event.and_then(|event| Some((event, meters.next()?)));
+        let payment = async {
+            if let Some((payment, meter)) = payment {
+                work(payment.engine, meter, bell, Channel::PAYMENT, stop, Lane::Payment).await;
+            }
+        };
+        let event = async {
+            if let Some((event, meter)) = event {
+                work(event.engine, meter, bell, Channel::EVENT, stop, Lane::Event).await;
+                for sink in event.sinks {
+                    let _ = tokio::time::timeout(GOODBYE, sink.close()).await;
+                }
+            }
+        };
+        tokio::join!(payment, event);
+    }
+}
+
+async fn work<L: lane::Lane>(
+    engine: Engine<L>,
+    meter: Arc<LaneMeter>,
+    bell: &Arc<Target>,
+    channel: Channel,
+    stop: &Signal,
+    lane: Lane,
+) {
+    let ringer = Ringer::new(Arc::clone(bell), channel);
+    let Summary { claimed, recorded, abandoned, lease_lost, given_up, released, left_behind, .. } =
+        engine.with_meter(meter).run(Some(ringer), stop.clone()).await;
+    tracing::info!(
+        lane = lane.name(),
+        claimed,
+        recorded,
+        abandoned,
+        lease_lost,
+        given_up,
+        released,
+        left_behind,
+        "the relayer ends"
+    );
+}
+
+/// What each section describes, by its name.
+fn ways_out<W>(
+    sections: &[WayOut],
+    build: impl Fn(&str, toml::Table) -> Result<W, ConfigError>,
+) -> Result<BTreeMap<String, W>, Failure> {
+    let built = |section: &WayOut| match build(&section.name, section.settings.clone()) {
+        Ok(way) => Ok((section.name.clone(), way)),
+        Err(wrong) => {
+            Err(Failure::usage(wrong.to_string()).hint("docs/sinks/ explains the settings of each kind"))
+        }
+    };
+    sections.iter().map(built).collect()
+}
+
+fn out_of_range(section: &str, wrong: &OutOfRange) -> Failure {
+    Failure::usage(format!("{section}.{wrong}")).hint("see: symphony run --print-example")
+}
