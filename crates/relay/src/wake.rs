@@ -1,7 +1,7 @@
 //! When to claim: at once when work is known, soon after a ring, and now and then in any case.
 //!
-//! The engine is *awake* while claims bring something: it claims again at once while they come back full, else a window
-//! later, and writers need not ring. When a claim comes back empty it goes to *sleep*: the bell is armed, one more
+//! The engine is *awake* while claims bring much: it claims again at once while they come back full, else a window
+//! later, and writers need not ring. When a claim brings little or nothing it goes to *sleep*: the bell is armed, one more
 //! claim finds what was committed in between, and after that it wakes by a ring, by the next scheduled row, or by the poll. A ring
 //! that brings a row or two leaves it asleep with the bell armed, so that sparse work costs one claim; rings that
 //! come thick or bring much wake it up. Thick is what a claim for each would not keep up with: so many within a window.
@@ -180,8 +180,11 @@ impl Wake {
             false
         } else if started == 0 {
             true
+        } else if self.armed {
+            little && !(cause == Some(Cause::Rung) && self.thick)
         } else {
-            self.armed && little && !(cause == Some(Cause::Rung) && self.thick)
+            // So few within a window could as well ring, and need not wait for the next one then.
+            started < THICK
         };
     }
 

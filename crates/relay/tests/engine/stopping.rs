@@ -10,7 +10,8 @@ async fn at_the_first_signal_it_claims_no_more_finishes_what_runs_and_records_it
     sim.manner("slow", Manner { takes: 20 * S, ..PROMPT });
     sim.enqueue_many("slow", 3);
     let work = start_with_bell(&sim, Settings::default());
-    pass(S).await;
+    // Between two polls.
+    pass(S + 100 * MS).await;
     let claims = sim.made(Call::Claim).len();
     work.stop.signal();
     pass(MS).await;

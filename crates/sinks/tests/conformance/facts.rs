@@ -167,7 +167,7 @@ pub(crate) async fn outage<P: Place>() {
 
 pub(crate) async fn tls<P: Place>() {
     let (authority, other) = (Authority::new(), Authority::new());
-    let Some(place) = P::start(Some(&authority)).await else { return };
+    let place = P::start(Some(&authority)).await.unwrap();
     let files = Files::new();
     let [right, wrong] = [("right.pem", &authority), ("wrong.pem", &other)]
         .map(|(name, authority)| files.write(name, &authority.pem()));
