@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
 use symphony_relay::event::order::Order;
 use symphony_relay::event::routing::{Route, Routes};
 use symphony_relay::{Settings, breaker};
@@ -29,8 +30,8 @@ const LONGEST: u64 = 1024 * 1024;
 pub(crate) struct Config {
     pub(crate) database: Database,
     pub(crate) relayer: Relayer,
-    pub(crate) payment: Payment,
-    pub(crate) event: Event,
+    pub(crate) payment: Paced<Payment>,
+    pub(crate) event: Paced<Event>,
     defaults: BTreeMap<String, Table>,
     rails: BTreeMap<String, Table>,
     sinks: BTreeMap<String, Table>,
@@ -95,8 +96,6 @@ pub(crate) struct Payment {
     #[serde(deserialize_with = "time")]
     repair_every: Duration,
     pub(crate) unserved_rails: UnservedRails,
-    #[serde(flatten)]
-    pace: Pace,
 }
 
 /// The event lane.
@@ -106,8 +105,24 @@ pub(crate) struct Event {
     #[serde(deserialize_with = "order")]
     pub(crate) order: Order,
     routes: Vec<RouteSection>,
-    #[serde(flatten)]
+}
+
+/// A lane's section: what is its own, and how its engine works.
+#[derive(Debug)]
+pub(crate) struct Paced<T> {
+    pub(crate) own: T,
     pace: Pace,
+}
+
+/// Each reads what it knows. Serde's own way to put two into one forgets which setting was wrong.
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Paced<T> {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        let section = Value::deserialize(source)?;
+        let own =
+            T::deserialize(section.clone()).map_err(|error| D::Error::custom(error.to_string().trim_end()))?;
+        let pace = Pace::deserialize(section).map_err(|error| D::Error::custom(error.to_string().trim_end()))?;
+        Ok(Self { own, pace })
+    }
 }
 
 /// How a lane's engine works.
@@ -208,12 +223,12 @@ impl Config {
             Route::new(aggregate_type, event_type, sink, destination)
                 .map_err(|error| wrong(format!("event.routes: destination {destination:?}: {error}")))
         };
-        Ok(Routes::new(self.event.routes.iter().map(route).collect::<Result<_, _>>()?))
+        Ok(Routes::new(self.event.own.routes.iter().map(route).collect::<Result<_, _>>()?))
     }
 
     /// How the engine of the payment lane works.
     pub(crate) fn payment_settings(&self, rails: &[WayOut]) -> Settings {
-        Settings { repair_every: self.payment.repair_every, ..self.payment.pace.settings(rails) }
+        Settings { repair_every: self.payment.own.repair_every, ..self.payment.pace.settings(rails) }
     }
 
     /// How the engine of the event lane works. Claims take over what is stale, so there is nothing to repair.
@@ -335,7 +350,7 @@ mod tests {
     fn the_example_is_what_the_engine_does_by_default() {
         let config = Config::load(None).unwrap();
         assert_eq!(config.payment_settings(&[]), Settings::default());
-        assert_eq!(config.payment.lease, Duration::from_secs(30));
+        assert_eq!(config.payment.own.lease, Duration::from_secs(30));
         assert!(config.rails().unwrap().is_empty());
     }
 

@@ -55,12 +55,12 @@ impl Served {
             let settings = config.payment_settings(&rails);
             served.grace = settings.grace;
             let asked = ways.iter().map(|(name, rail)| (name.clone(), rail.can_be_asked())).collect();
-            let lane = PaymentLane::new(Arc::clone(target), worker.clone(), config.payment.lease, ways);
+            let lane = PaymentLane::new(Arc::clone(target), worker.clone(), config.payment.own.lease, ways);
             let engine = Engine::new(Arc::new(lane), settings).map_err(|wrong| out_of_range("payment", &wrong))?;
-            served.payment = Some(Payment { engine, rails: asked, unserved: config.payment.unserved_rails });
+            served.payment = Some(Payment { engine, rails: asked, unserved: config.payment.own.unserved_rails });
         }
         if routes.sinks().next().is_some() {
-            if config.event.source.trim().is_empty() {
+            if config.event.own.source.trim().is_empty() {
                 return Err(Failure::usage("event.source is empty, and events must say where they come from")
                     .hint("for example: source = \"//orders.example\""));
             }
@@ -69,10 +69,10 @@ impl Served {
             served.grace = served.grace.max(settings.grace);
             let ways = sinks_by_name.values().cloned().collect();
             let publishing = Publishing {
-                source: config.event.source.clone(),
+                source: config.event.own.source.clone(),
                 routes,
                 sinks: sinks_by_name,
-                order: config.event.order,
+                order: config.event.own.order,
             };
             let lane = EventLane::new(Arc::clone(target), worker.clone(), publishing);
             let engine = Engine::new(Arc::new(lane), settings).map_err(|wrong| out_of_range("event", &wrong))?;
