@@ -7,7 +7,7 @@
 //! - [`tally`]: what was committed against what has arrived
 //! - [`refusing`]: why a relayer with events does not start
 //!
-//! The relayer as a process, and HTTP to ask it, are those of the tests of the payment lane.
+//! The relayer as a process, and HTTP to ask it, are those of the tests of the payment lane; other commands are run by [`program`].
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -20,6 +20,8 @@ mod course;
 mod http;
 mod killing;
 mod nats;
+#[path = "../program/mod.rs"]
+mod program;
 mod publishers;
 mod rabbitmq;
 mod redis;

@@ -7,6 +7,7 @@ use symphony_proof::kit::scratch::Server;
 use symphony_proof::kit::wait::BOUND;
 
 use crate::course::orders;
+use crate::program::symphony;
 use crate::relayer::Orders;
 
 const NO: i32 = 1;
@@ -66,8 +67,9 @@ async fn a_relayer_with_events_says_why_it_does_not_start() {
     owner.batch_execute(&script(&[Lane::Payment])).await.unwrap();
     let url = other.url_as_login(&["symphony_executor", "symphony_readonly"]).await.unwrap();
     let missing = Orders { url, ..whole.clone() };
-    is_refused(&missing, folder, NO, &["m10_recovery", "symphony verify", "symphony install"]).await;
-    owner.batch_execute(&script(&[Lane::Event])).await.unwrap();
+    is_refused(&missing, folder, NO, &["the event lane is not installed", "symphony install --lane event"]).await;
+    // The hint is worth something.
+    symphony(&other.url(), &["install", "--lane", "event"]).exits(0);
     let (ended, said) = says(&missing, folder, &["--check"]).await;
     assert_eq!(ended, 0, "{said}");
     let drift = "alter table m10_recovery.outbox add column next_retry_at timestamptz";
