@@ -37,7 +37,7 @@ impl Stage {
     }
 
     /// Arms a bell, and lets it ring once more where that took long.
-    async fn put_to_sleep(&self, bell: &mut Bell) {
+    async fn lay_down(&self, bell: &mut Bell) {
         bell.arm().await.unwrap();
         self.until_sleepers(1).await;
         while !is_silent(bell).await {}
@@ -81,14 +81,14 @@ async fn an_armed_bell_rings_when_work_is_committed_and_a_disarmed_one_does_not(
     let mut bell = stage.bell().await;
     enqueue(&stage.root, "awake").await;
     assert!(is_silent(&mut bell).await);
-    stage.put_to_sleep(&mut bell).await;
+    stage.lay_down(&mut bell).await;
     enqueue(&stage.root, "asleep").await;
     assert!(rings(&mut bell).await);
     bell.disarm();
     stage.until_sleepers(0).await;
     enqueue(&stage.root, "awake again").await;
     assert!(is_silent(&mut bell).await);
-    stage.put_to_sleep(&mut bell).await;
+    stage.lay_down(&mut bell).await;
     enqueue(&stage.root, "asleep again").await;
     assert!(rings(&mut bell).await);
 }
@@ -115,8 +115,8 @@ async fn a_bell_armed_during_a_transaction_rings_when_that_has_ended() {
 async fn all_sleepers_hear_and_the_next_takes_over_when_one_wakes() {
     let stage = Stage::set().await;
     let (mut first, mut second) = (stage.bell().await, stage.bell().await);
-    stage.put_to_sleep(&mut first).await;
-    stage.put_to_sleep(&mut second).await;
+    stage.lay_down(&mut first).await;
+    stage.lay_down(&mut second).await;
     enqueue(&stage.root, "one").await;
     assert!(rings(&mut first).await && rings(&mut second).await);
     let holder = stage.holder().await;

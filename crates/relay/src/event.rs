@@ -6,7 +6,7 @@
 pub mod order;
 pub mod routing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -104,6 +104,13 @@ impl EventLane {
         }
     }
 
+    /// How many events a claim may bring. It cannot ask for those of one sink, but what no sink has room for would only be handed
+    /// back, and be counted as a failure each time: where the only sink is away, nothing is claimed until it is tried again.
+    fn room(&self, rooms: &Rooms) -> usize {
+        let sinks: BTreeSet<&str> = self.publishing.routes.sinks().collect();
+        sinks.into_iter().map(|sink| rooms.of(sink)).sum::<usize>().min(rooms.total())
+    }
+
     async fn carry(&self, job: &mut Job, lease: &LeaseWatch) -> (Outcome, Verdict) {
         let Some((sink, destination)) = job.route.take() else {
             let event = &job.claimed.event;
@@ -185,9 +192,12 @@ impl Lane for EventLane {
     }
 
     async fn claim(&self, rooms: &Rooms) -> Result<Vec<Job>, Trouble> {
-        let Some(at_most) = u16::try_from(rooms.total()).ok().and_then(|total| BatchSize::try_from(total).ok())
-        else {
-            return Err(Trouble::Refused(format!("a claim of {} events", rooms.total())));
+        let room = self.room(rooms);
+        if room == 0 {
+            return Ok(Vec::new());
+        }
+        let Some(at_most) = u16::try_from(room).ok().and_then(|room| BatchSize::try_from(room).ok()) else {
+            return Err(Trouble::Refused(format!("a claim of {room} events")));
         };
         let claim = self.claims.call(async |client| worker::claim(client, &self.worker, at_most).await).await?;
         let job = |claimed: Claimed| Job {

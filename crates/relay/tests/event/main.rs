@@ -45,6 +45,31 @@ async fn what_the_broker_did_not_confirm_comes_back_and_says_why() {
 }
 
 #[tokio::test]
+async fn while_the_only_sink_is_away_events_are_left_alone_but_for_one_at_a_time() {
+    let stage = Stage::set().await;
+    // More than make the breaker open, and more than are tried while it is.
+    for _ in 0..100 {
+        stage.sink.answer_next(Published::Failed("the broker is away".into()));
+    }
+    for number in 0..8 {
+        stage.publish("order", &number.to_string(), "Placed").await;
+    }
+    // They are there before the relayer is, so one claim brings them all: none is under way when the breaker opens.
+    let work = stage.start(Order::Held, vec![route("*", "*", "memory", "all")]);
+    stage.until_failures(8).await;
+    let tried = stage.sink.sent().len();
+    for number in 8..60 {
+        stage.publish("order", &number.to_string(), "Placed").await;
+    }
+    stage.until_hastened("the sink is tried again, twice", async || stage.sink.sent().len() >= tried + 2).await;
+    let handed_back = "select count(*) from m10_recovery.outbox_errors where error <> 'the broker is away'";
+    assert_eq!(stage.count(handed_back).await, 0);
+    stage.sink.confirm_all();
+    stage.until_processed_hastened(60).await;
+    work.end().await;
+}
+
+#[tokio::test]
 async fn an_event_that_no_route_fits_waits_and_holds_up_nobody() {
     let stage = Stage::set().await;
     let work = stage.start(Order::Held, vec![route("order", "*", "memory", "all")]);

@@ -41,6 +41,11 @@ impl Memory {
         self.answers.lock().unwrap().push_back(answer);
     }
 
+    /// From now on all are confirmed.
+    pub(crate) fn confirm_all(&self) {
+        self.answers.lock().unwrap().clear();
+    }
+
     /// How long publishing takes.
     pub(crate) fn take(&self, time: Duration) {
         *self.takes.lock().unwrap() = time;
@@ -152,13 +157,24 @@ impl Stage {
 
     /// The same, and what failed need not wait for its time.
     pub(crate) async fn until_processed_hastened(&self, count: i64) {
+        self.until_hastened("events to be processed", async || self.processed().await >= count).await;
+    }
+
+    /// Waits for something, and what failed need not wait for its time.
+    pub(crate) async fn until_hastened(&self, what: &str, mut so: impl AsyncFnMut() -> bool) {
         let hasten = "update m10_recovery.outbox set process_after = now() where processed_at is null and process_after > now()";
-        wait::until("events to be processed", wait::BOUND, async || {
+        wait::until(what, wait::BOUND, async || {
             self.owner.execute(hasten, &[]).await.unwrap();
-            self.processed().await >= count
+            so().await
         })
         .await
         .unwrap();
+    }
+
+    /// Waits until so many failures are recorded.
+    pub(crate) async fn until_failures(&self, count: i64) {
+        let failures = "select count(*) from m10_recovery.outbox_errors";
+        wait::until("failures", wait::BOUND, async || self.count(failures).await >= count).await.unwrap();
     }
 
     pub(crate) async fn until_sent(&self, count: usize) {

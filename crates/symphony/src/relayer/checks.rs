@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use symphony_outbox::payment::{OnUnknown, reading};
 use symphony_outbox::rights;
+use symphony_outbox::schema::install::installed_lanes;
 use symphony_outbox::schema::{self, Lane};
 use tokio_postgres::Client;
 
@@ -23,6 +24,16 @@ pub(crate) struct Serving<'a> {
 
 /// Refuses to start on a database that is not what this build expects.
 pub(crate) async fn schema(client: &mut Client, lanes: &[Lane]) -> Result<(), Failure> {
+    let asked = installed_lanes(client).await;
+    let installed = asked.map_err(|error| Failure::database("the database could not be asked", error))?;
+    // Where there is no lane at all, verifying says it. Where there is another, it would name a hundred things that are missing.
+    if let Some(lane) = lanes.iter().find(|lane| !installed.is_empty() && !installed.contains(lane)) {
+        let lane = lane.name();
+        return Err(Failure::no(format!(
+            "the {lane} lane is not installed in this database, so nothing is served"
+        ))
+        .hint(format!("install it with: symphony install --lane {lane}")));
+    }
     let differences = schema::verify(client, lanes).await?;
     if differences.is_empty() {
         return Ok(());

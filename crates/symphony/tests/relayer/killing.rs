@@ -42,7 +42,8 @@ async fn relayers_that_are_killed_at_any_moment_lose_nothing_and_pay_nothing_twi
     let mut kills = 0;
     while began.elapsed() < soak {
         // Not to wait for anything: the moment is what chance decides.
-        tokio::time::sleep(Duration::from_millis(dice.throw(700))).await;
+        // A moment by chance, at which the kill comes.
+        tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_millis(dice.throw(700))).await;
         let victim = usize::try_from(dice.throw(2)).unwrap();
         relayers[victim].program.kill9().await.unwrap();
         kills += 1;
