@@ -285,7 +285,7 @@ fn a_relayer_that_waits_for_a_silent_database_ends_when_it_is_told_to() {
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
     let patience = Instant::now() + Duration::from_secs(60);
     while child.try_wait().unwrap().is_none() && Instant::now() < patience {
-        std::thread::park_timeout(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     }
     let ended = child.try_wait().unwrap().is_some();
     let _ = child.kill();

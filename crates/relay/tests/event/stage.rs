@@ -69,7 +69,7 @@ impl Sink for Memory {
         }
         let takes = *self.takes.lock().unwrap();
         Box::pin(async move {
-            tokio::time::sleep_until(tokio::time::Instant::now() + takes).await;
+            tokio::time::sleep(takes).await;
             let answer = self.answers.lock().unwrap().pop_front();
             self.sent.lock().unwrap().push(message.clone());
             if let Some(count) = self.running.lock().unwrap().get_mut(&key) {

@@ -43,7 +43,7 @@ async fn relayers_that_are_killed_at_any_moment_lose_nothing_and_pay_nothing_twi
     while began.elapsed() < soak {
         // Not to wait for anything: the moment is what chance decides.
         // A moment by chance, at which the kill comes.
-        tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_millis(dice.throw(700))).await;
+        tokio::time::sleep(Duration::from_millis(dice.throw(700))).await;
         let victim = usize::try_from(dice.throw(2)).unwrap();
         relayers[victim].program.kill9().await.unwrap();
         kills += 1;

@@ -55,7 +55,7 @@ impl Till {
             loop {
                 match self.try_enqueue(instruction).await {
                     Some(replayed) => return replayed,
-                    None => tokio::time::sleep_until(tokio::time::Instant::now() + PAUSE).await,
+                    None => tokio::time::sleep(PAUSE).await,
                 }
             }
         };
@@ -100,7 +100,7 @@ impl Load {
                     let rail = &rails[number % rails.len()];
                     till.enqueue(&instruction(&format!("producer{producer}"), number, rail)).await;
                     enqueued.fetch_add(1, Ordering::SeqCst);
-                    tokio::time::sleep_until(tokio::time::Instant::now() + PAUSE).await;
+                    tokio::time::sleep(PAUSE).await;
                 }
             })
         };
