@@ -17,6 +17,12 @@ const SOON: Duration = Duration::from_secs(30);
 /// Long enough for a bell that rings without a reason to be caught at it.
 const A_MOMENT: Duration = Duration::from_millis(300);
 
+/// Who wants the wake-up lock, and no other: writers hold advisory locks of their own.
+const SLEEPERS: &str = "from pg_locks l join pg_database d on d.oid = l.database, \
+                          lateral (select symphony.wakeup_lock('outbox_pending') as key) w \
+                        where d.datname = current_database() and l.locktype = 'advisory' and l.mode = 'ExclusiveLock' \
+                          and l.classid = ((w.key >> 32) & 4294967295)::oid and l.objid = (w.key & 4294967295)::oid";
+
 struct Stage {
     database: Database,
     root: Client,
@@ -45,16 +51,13 @@ impl Stage {
 
     /// How many sessions hold the wake-up lock, or wait for it.
     async fn sleepers(&self) -> i64 {
-        let sql = "select count(*) from pg_locks l join pg_stat_activity a using (pid) \
-                   where l.locktype = 'advisory' and l.mode = 'ExclusiveLock' and a.datname = current_database()";
-        self.root.query_one(sql, &[]).await.unwrap().get(0)
+        self.root.query_one(&format!("select count(*) {SLEEPERS}"), &[]).await.unwrap().get(0)
     }
 
     /// The session that holds the wake-up lock.
     async fn holder(&self) -> Option<i32> {
-        let sql = "select l.pid from pg_locks l join pg_stat_activity a using (pid) \
-                   where l.locktype = 'advisory' and l.mode = 'ExclusiveLock' and l.granted and a.datname = current_database()";
-        self.root.query_opt(sql, &[]).await.unwrap().map(|row| row.get(0))
+        let sql = format!("select l.pid {SLEEPERS} and l.granted");
+        self.root.query_opt(&sql, &[]).await.unwrap().map(|row| row.get(0))
     }
 
     async fn until_sleepers(&self, count: i64) {
