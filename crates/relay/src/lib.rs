@@ -21,6 +21,7 @@
 //! - [`fail_point`]: where a process kills itself for a test
 //! - [`payment`]: the payment lane; [`rail`]: what its ways out can do
 //! - [`event`]: the event lane; [`sink`]: what its ways out can do
+//! - [`store`]: what a second store for metadata can do
 //! - [`line`]: a session with the database; [`ringer`]: a bell that PostgreSQL rings
 
 mod backoff;
@@ -43,6 +44,7 @@ pub mod settings;
 pub mod sink;
 mod slots;
 pub mod stop;
+pub mod store;
 pub mod wake;
 
 pub use engine::{Engine, Summary};
