@@ -29,7 +29,7 @@ const BURY: &str = "
     set claimed_at = claimed_at - interval '1 hour'
     where processed_at is null
       and claimed_at > now() - interval '5 minutes'
-      and split_part(claimed_by, '#', 1) = $1";
+      and split_part(claimed_by, '#', 1) = any ($1)";
 
 /// The event that tells of an order.
 pub fn of_order(aggregate_type: &str, participant_id: &str, event_type: &str, order_id: &str) -> Event {
@@ -91,8 +91,8 @@ pub async fn told(superuser: &impl GenericClient) -> Result<Vec<Told>, Error> {
     superuser.query_typed(TOLD, &[]).await?.iter().map(told).collect()
 }
 
-/// Makes the claims of a dead worker older than 5 minutes, so that nobody who watches has to wait for it; how many those were. Only for one
-/// that is known to be dead. For a superuser.
-pub async fn bury(superuser: &impl GenericClient, worker: &str) -> Result<u64, Error> {
-    superuser.execute_typed(BURY, &[(&worker, Type::TEXT)]).await
+/// Makes the claims of dead workers older than 5 minutes, so that nobody who watches has to wait for it; how many those were. Only for
+/// those that are known to be dead. For a superuser.
+pub async fn bury(superuser: &impl GenericClient, workers: &[String]) -> Result<u64, Error> {
+    superuser.execute_typed(BURY, &[(&workers, Type::TEXT_ARRAY)]).await
 }

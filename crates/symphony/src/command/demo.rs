@@ -190,13 +190,7 @@ impl Arguments {
                 next_kill += self.kill_every;
                 let who = fleet.kill_one().await?;
                 let freed = lanes.died(&who).await?;
-                view.event(
-                    &[format!("kill -9 {who}"), "started again".to_owned()]
-                        .into_iter()
-                        .chain(freed)
-                        .collect::<Vec<_>>()
-                        .join("; "),
-                )?;
+                view.event(&format!("kill -9 {who}; started again{freed}"))?;
             }
             let looks = lanes.look().await?;
             view.show(&Phase::Paying, &Sight { elapsed: began.elapsed(), kills: fleet.kills(), looks })?;

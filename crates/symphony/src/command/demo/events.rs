@@ -71,7 +71,8 @@ pub(super) struct Events {
     password_file: PathBuf,
     rate: Rate,
     outage: Outage,
-    /// Claims of the dead that were made older.
+    /// Relayers that were killed, and how many of their claims were made older.
+    dead: Vec<String>,
     freed: u64,
 }
 
@@ -88,7 +89,15 @@ impl Events {
         }
         let places = <[_; 2]>::try_from(places).map_err(|_| Failure::no("there are not two places for events"))?;
         let owner = stage.owner().await?;
-        Ok(Self { owner, places, password_file, rate: Rate::new(), outage: Outage::Never, freed: 0 })
+        Ok(Self {
+            owner,
+            places,
+            password_file,
+            rate: Rate::new(),
+            outage: Outage::Never,
+            dead: Vec::new(),
+            freed: 0,
+        })
     }
 
     /// Where they go, in words, and why not elsewhere.
@@ -118,6 +127,13 @@ impl Events {
         self.outage.pass(place, elapsed).await
     }
 
+    /// Makes the claims of the dead older. One that was under way when its relayer died is granted after that.
+    async fn free(&mut self) -> Result<u64, Failure> {
+        let freed = if self.dead.is_empty() { 0 } else { news::bury(&self.owner, &self.dead).await? };
+        self.freed += freed;
+        Ok(freed)
+    }
+
     /// Starts again what is down.
     pub(super) async fn mend(&mut self) -> Result<Option<String>, Failure> {
         self.disturb(Duration::MAX).await
@@ -142,6 +158,7 @@ impl Lane for Events {
     }
 
     async fn look(&mut self) -> Result<Look, Failure> {
+        self.free().await?;
         let numbers = news::numbers(&self.owner).await?;
         let rate = self.rate.of(numbers.committed - numbers.waiting);
         Ok(look_of(&numbers, rate))
@@ -149,8 +166,8 @@ impl Lane for Events {
 
     /// The contract gives a dead relayer's events back after 5 minutes. Nobody wants to watch that: its claims are made older.
     async fn died(&mut self, worker: &str) -> Result<Option<String>, Failure> {
-        let freed = news::bury(&self.owner, worker).await?;
-        self.freed += freed;
+        self.dead.push(worker.to_owned());
+        let freed = self.free().await?;
         Ok(Some(format!("{freed} events freed")))
     }
 

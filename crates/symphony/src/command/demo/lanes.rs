@@ -37,9 +37,10 @@ impl Lanes {
         Ok(vec![self.payments.look().await?, self.events.look().await?])
     }
 
-    pub(super) async fn died(&mut self, worker: &str) -> Result<Vec<String>, Failure> {
+    /// What was freed, to be added to what is said of the kill.
+    pub(super) async fn died(&mut self, worker: &str) -> Result<String, Failure> {
         let freed = [self.payments.died(worker).await?, self.events.died(worker).await?];
-        Ok(freed.into_iter().flatten().collect())
+        Ok(freed.into_iter().flatten().map(|words| format!("; {words}")).collect())
     }
 
     pub(super) async fn audit(&mut self) -> Result<Verdicts, Failure> {
