@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use symphony_outbox::connect::Target;
 use symphony_outbox::payment::reading::RailStatus;
 use symphony_outbox::schema::Lane;
-use symphony_outbox::{event, payment};
+use symphony_outbox::{event, metadata, payment};
 use symphony_relay::lane::Trouble;
 use symphony_relay::line::Line;
 use tokio::sync::Mutex;
@@ -75,6 +75,10 @@ impl Gauges {
                     let status = self.line.call(async |client| event::reading::status(client).await).await?;
                     rows.push(of_events(&status));
                 }
+                Lane::Metadata => {
+                    let totals = self.line.call(async |client| metadata::reading::totals(client).await).await?;
+                    rows.push(of_metadata(&totals));
+                }
             }
         }
         Ok(rows)
@@ -101,6 +105,17 @@ fn of_events(status: &event::reading::Status) -> Row {
         oldest: status.oldest_due_age_seconds,
         stuck: status.stuck,
         dead: None,
+    }
+}
+
+fn of_metadata(totals: &metadata::reading::Totals) -> Row {
+    Row {
+        labels: "lane=\"metadata\"".to_owned(),
+        pending: totals.due + totals.processing + totals.stuck + totals.scheduled,
+        due: totals.due,
+        oldest: totals.oldest_due_age_seconds,
+        stuck: totals.stuck,
+        dead: Some((totals.dlq, 0)),
     }
 }
 
