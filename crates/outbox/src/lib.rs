@@ -114,6 +114,7 @@
 //! - [`payment`]: the payment lane, by who asks: its producer, worker, operator, and whoever reads
 //! - [`event`]: the event lane, by who asks: its publisher, worker, and whoever reads
 //! - `bell`: what wakes a relayer when work is committed
+//! - `clock`: what time the database has
 //! - [`error`]: what can go wrong, and what to do then
 //! - `rights`: what a login may do
 //! - `ids`: names that must not be mistaken for one another
@@ -128,6 +129,8 @@
 
 #[cfg(feature = "admin")]
 pub mod bell;
+#[cfg(feature = "admin")]
+pub mod clock;
 mod ids;
 mod payload;
 mod words;

@@ -8,6 +8,7 @@ use prometheus_client::registry::Registry;
 use serde_json::json;
 use symphony_outbox::WorkerId;
 use symphony_outbox::connect::Target;
+use symphony_outbox::schema::Lane;
 use symphony_relay::stop::{Stop, Wish};
 use uuid::Uuid;
 
@@ -96,7 +97,12 @@ impl Arguments {
         output::line(&format!("{}\n", json!({ "worker": worker.as_str(), "endpoints": place })))?;
         tracing::info!(worker = worker.as_str(), endpoints = place, "the relayer begins");
         let lanes = served.lanes();
-        let meters: Vec<_> = lanes.iter().map(|lane| LaneMeter::new(lane.name(), counts.clone())).collect();
+        let meter = |lane: &Lane| match lane {
+            Lane::Payment => LaneMeter::with_repair(lane.name(), counts.clone()),
+            // A claim on an event that was not heard of again is taken over by the next claim.
+            Lane::Event => LaneMeter::new(lane.name(), counts.clone()),
+        };
+        let meters: Vec<_> = lanes.iter().map(meter).collect();
         if let Some(listener) = listener {
             let gauges = Gauges::new(Arc::clone(&target), lanes);
             let shown = Shown { registry, meters: meters.clone(), gauges, stop: signal.clone() };
