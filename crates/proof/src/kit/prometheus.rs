@@ -124,7 +124,10 @@ mod tests {
     #[test]
     fn finding_nothing_says_what_to_do_next() {
         let refusal = format!("{:?}", Error::Nowhere { program: "promtool", setting: "SYMPHONY_PROMTOOL" });
-        assert!(refusal.contains("`scripts/setup --promtool`") && refusal.contains("SYMPHONY_PROMTOOL"), "{refusal}");
+        assert!(
+            refusal.contains("`scripts/setup --promtool`") && refusal.contains("SYMPHONY_PROMTOOL"),
+            "{refusal}"
+        );
     }
 
     #[tokio::test]
