@@ -18,7 +18,7 @@ use crate::{
     database::Database,
     failure::{Answer, Failure},
     interruption::Interruption,
-    output,
+    output::{self, Form},
     relayer::{
         endpoints::{self, Shown},
         gauges::Gauges,
@@ -52,6 +52,9 @@ pub(crate) struct Arguments {
     /// Check the settings, the schema, the login and the rails, and exit
     #[arg(long)]
     check: bool,
+    /// Print the result of --check as one JSON document
+    #[arg(long, requires = "check")]
+    json: bool,
     /// Print every setting with its default, and exit
     #[arg(long)]
     print_example: bool,
@@ -81,7 +84,9 @@ impl Arguments {
             .await
             .map_err(|caught| caught.saying("interrupted before anything was claimed"))??;
         if self.check {
-            output::line("everything is in order\n")?;
+            let lanes: Vec<_> = served.lanes().into_iter().map(Lane::name).collect();
+            let form = Form { json: self.json };
+            form.print(&json!({ "in_order": true, "lanes": lanes }), || "everything is in order".to_owned())?;
             return Ok(Answer::Yes);
         }
 
