@@ -187,6 +187,8 @@ async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the
     let listed: BTreeSet<_> = provoked.iter().chain(&mortal).map(|(alert, ..)| (*alert).to_owned()).collect();
     assert_eq!(listed, tower.alerts().await, "every alert is provoked");
     fire(&tower, &provoked).await;
+    let ahead = tower.query("symphony_database_clock_offset_seconds > 3000").await;
+    assert!(ahead.iter().any(|one| one["metric"]["instance"] == *lonely_place), "{ahead:?}");
 
     // All of that at once is what a dashboard is for.
     for query in expressions() {

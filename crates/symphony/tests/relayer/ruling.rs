@@ -103,7 +103,7 @@ fn the_dashboard_is_whole() {
     }
     let variables: Vec<_> =
         dashboard["templating"]["list"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
-    assert_eq!(variables, ["datasource", "job", "lane"].map(|name| Value::from(name)).iter().collect::<Vec<_>>());
+    assert_eq!(variables, ["datasource", "job", "lane"].map(Value::from).iter().collect::<Vec<_>>());
 }
 
 /// What promtool of an older Prometheus has no command for: an expression is whatever a rule may record.
