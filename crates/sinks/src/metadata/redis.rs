@@ -132,15 +132,15 @@ impl Protocol for Redis {
     async fn close(&self, _: Arc<Ready>) {}
 }
 
-const RIGHTS: &str =
-    "the user may not do it: allow EVAL, EVALSHA, SCRIPT LOAD, HGET and HSET on the keys of the prefix";
+const RIGHTS: &str = "the script could not be run: allow the user EVAL, EVALSHA, SCRIPT LOAD, HGET and HSET on the keys of the prefix";
 
 /// What an error means for a record.
 fn meaning(trouble: &Trouble) -> Sent<Written> {
     match trouble.code() {
         Some("WRONGTYPE" | "NOVERSION") => Sent::refused("its key holds something that is no record of ours"),
         // Every record would be refused: that is for people to mend, and no reason to give up records.
-        Some("NOPERM") => Sent::failed(RIGHTS),
+        // A right that is missing within the script has no code of its own.
+        Some(code @ ("NOPERM" | "ERR")) => Sent::failed(format!("{RIGHTS} [{code}]")),
         _ => trouble.meaning(),
     }
 }
