@@ -102,7 +102,8 @@ async fn a_server_that_has_forgotten_the_script_is_given_it_again() {
 #[tokio::test]
 async fn a_record_is_stored_when_as_many_replicas_have_it_as_the_settings_say() {
     let shelf = Redis::start(None).await.unwrap();
-    let store = store_on(&shelf, &Files::new(), "replicas = 1\ntimeout = '2s'\nconnect_timeout = '1500ms'");
+    let (files, hasty) = (Files::new(), "replicas = 1\ntimeout = '2s'\nconnect_timeout = '1500ms'");
+    let store = store_on(&shelf, &files, hasty);
     let record = customer("1", 1);
     let outcome = store.write(&record).await;
     let Written::Failed(why) = outcome else { panic!("{outcome:?}") };
@@ -111,9 +112,19 @@ async fn a_record_is_stored_when_as_many_replicas_have_it_as_the_settings_say() 
     let replica = Redis { server: Server { broker: broker(Kind::Redis, None).await, tls: false }, root: None };
     replica.ask(&["CONFIG", "SET", "masteruser", USER, "masterauth", PASSWORD]).await;
     replica.ask(&["REPLICAOF", "127.0.0.1", &shelf.server.broker.port().to_string()]).await;
-    // What it had without the replica is a repeat by now, and waited for like the first.
     super::facts::store_at_last(store.as_ref(), &record).await;
     assert_eq!(replica.read("customer", "1").await, kept(&record));
+
+    // A repeat over another connection is waited for like the first.
+    replica.server.broker.pause();
+    let later = customer("1", 2);
+    for store in [&store, &store_on(&shelf, &files, hasty)] {
+        let outcome = store.write(&later).await;
+        assert!(matches!(&outcome, Written::Failed(why) if why.contains("0 of 1 replicas")), "{outcome:?}");
+    }
+    replica.server.broker.resume();
+    super::facts::store_at_last(store.as_ref(), &later).await;
+    assert_eq!(replica.read("customer", "1").await, kept(&later));
 }
 
 /// What stands under a key of ours and was not written by us is left alone.
