@@ -45,6 +45,8 @@ impl Channel {
     pub const PAYMENT: Self = Self { name: "outbox_pending", listen: "listen outbox_pending" };
     /// The event lane's.
     pub const EVENT: Self = Self { name: "m10_outbox", listen: "listen m10_outbox" };
+    /// The metadata lane's.
+    pub const METADATA: Self = Self { name: "metadata_outbox", listen: "listen metadata_outbox" };
 }
 
 /// Why there is no bell. Work is found by polling meanwhile.

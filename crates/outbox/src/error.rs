@@ -6,6 +6,7 @@
 
 pub mod event;
 mod fault;
+pub mod metadata;
 mod report;
 pub mod sqlstate;
 

@@ -113,6 +113,7 @@
 //!
 //! - [`payment`]: the payment lane, by who asks: its producer, worker, operator, and whoever reads
 //! - [`event`]: the event lane, by who asks: its publisher, worker, and whoever reads
+//! - [`metadata`]: the metadata lane, by who asks: its producer, worker, and whoever reads
 //! - `bell`: what wakes a relayer when work is committed
 //! - [`error`]: what can go wrong, and what to do then
 //! - `rights`: what a login may do
@@ -136,6 +137,7 @@ mod words;
 pub mod connect;
 pub mod error;
 pub mod event;
+pub mod metadata;
 pub mod payment;
 #[cfg(feature = "admin")]
 pub mod rights;

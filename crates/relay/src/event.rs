@@ -1,7 +1,7 @@
 //! The event lane: claims from PostgreSQL, sinks to publish what was claimed, outcomes back.
 //!
 //! Translates between the engine, the SQL functions and the sinks. Which sink gets an event, and under which
-//! name, is in [`routing`]; in which order the events of one aggregate leave is in [`order`]. No rule of the database is here.
+//! name, is in [`routing`]; what is promised about the order within an aggregate is in [`order`]. No rule of the database is here.
 
 pub mod order;
 pub mod routing;
@@ -20,10 +20,11 @@ use symphony_outbox::{BatchSize, WorkerId};
 use crate::lane::{Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
 use crate::lease::{LeaseWatch, Term};
 use crate::line::Line;
+use crate::queues::{Place, Queues};
 use crate::rooms::Rooms;
 use crate::sink::{Message, Published, Sink};
 
-use order::{Order, Place, Queues};
+use order::Order;
 use routing::Routes;
 
 /// How long a claim of this lane lasts: the contract says so, and nobody can make it longer.

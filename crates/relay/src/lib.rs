@@ -21,7 +21,8 @@
 //! - [`fail_point`]: where a process kills itself for a test
 //! - [`payment`]: the payment lane; [`rail`]: what its ways out can do
 //! - [`event`]: the event lane; [`sink`]: what its ways out can do
-//! - [`store`]: what a second store for metadata can do
+//! - [`metadata`]: the metadata lane; [`store`]: what its ways out can do
+//! - `queues`: in which order the jobs of one aggregate or entity leave
 //! - [`line`]: a session with the database; [`ringer`]: a bell that PostgreSQL rings
 
 mod backoff;
@@ -34,8 +35,10 @@ pub mod fail_point;
 pub mod lane;
 pub mod lease;
 pub mod line;
+pub mod metadata;
 pub mod metrics;
 pub mod payment;
+mod queues;
 pub mod rail;
 mod renewal;
 pub mod ringer;

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use symphony_outbox::connect::{self, Target};
-use symphony_outbox::error::{CompleteError, Fault, LeaseError, Report, event};
+use symphony_outbox::error::{CompleteError, Fault, LeaseError, Report, event, metadata};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_postgres::Client;
 
@@ -157,6 +157,28 @@ impl From<event::CompleteError> for Trouble {
                 Self::Refused(in_words(&report))
             }
             event::CompleteError::Fault(fault) => fault.into(),
+        }
+    }
+}
+
+impl From<metadata::ClaimError> for Trouble {
+    fn from(error: metadata::ClaimError) -> Self {
+        match error {
+            metadata::ClaimError::InvalidArgument(report) => Self::Refused(in_words(&report)),
+            metadata::ClaimError::Fault(fault) => fault.into(),
+        }
+    }
+}
+
+impl From<metadata::MoveError> for Trouble {
+    fn from(error: metadata::MoveError) -> Self {
+        match error {
+            metadata::MoveError::Missing(report)
+            | metadata::MoveError::AlreadyTerminal(report)
+            | metadata::MoveError::WrongStatus(report)
+            | metadata::MoveError::ClaimLost(report)
+            | metadata::MoveError::InvalidArgument(report) => Self::Refused(in_words(&report)),
+            metadata::MoveError::Fault(fault) => fault.into(),
         }
     }
 }

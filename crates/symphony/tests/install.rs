@@ -18,10 +18,14 @@ async fn a_second_install_finds_everything_current_and_changes_nothing() {
     assert!(said.stderr.contains("run: symphony install"), "{}", said.all());
 
     let first = symphony(&database.url(), &["install"]).exits(0);
-    assert!(first.stdout.starts_with("installed: schema version 1, lanes: payment, event\n"), "{}", first.all());
+    assert!(
+        first.stdout.starts_with("installed: schema version 1, lanes: payment, event, metadata\n"),
+        "{}",
+        first.all()
+    );
     let second = symphony(&database.url(), &["install", "--json"]).exits(0).json();
     assert_eq!(second["result"], "already_current");
-    assert_eq!(second["lanes"], serde_json::json!(["payment", "event"]));
+    assert_eq!(second["lanes"], serde_json::json!(["payment", "event", "metadata"]));
     let clean = symphony(&database.url(), &["verify", "--json"]).exits(0).json();
     assert_eq!((&clean["clean"], &clean["differences"]), (&true.into(), &serde_json::json!([])));
 }
@@ -55,7 +59,7 @@ async fn the_printed_script_makes_what_an_install_makes() {
 }
 
 #[tokio::test]
-async fn each_lane_is_installed_and_works_without_the_other() {
+async fn each_lane_is_installed_and_works_without_the_others() {
     let server = Server::from_env().await.unwrap();
     for (lane, other, works, missing) in [
         ("payment", "event", "select symphony.set_payment_rail('sepa', '{}', 'a', 'b')", "m10_recovery.outbox"),
@@ -64,6 +68,13 @@ async fn each_lane_is_installed_and_works_without_the_other() {
             "payment",
             "select m10_recovery.publish_outbox('order', '1', 'Placed', '{}'),
                     (select count(*) from m10_recovery.claim_outbox_events('p'))",
+            "symphony.payment_rails",
+        ),
+        (
+            "metadata",
+            "payment",
+            "select symphony.create_metadata_entry('document', '1', '{}'),
+                    (select count(*) from symphony.claim_metadata_batch('w'))",
             "symphony.payment_rails",
         ),
     ] {
@@ -83,7 +94,9 @@ async fn each_lane_is_installed_and_works_without_the_other() {
         // The other one comes later, and takes nothing away from the first.
         symphony(&url, &["install", "--lane", other]).exits(0);
         let clean = symphony(&url, &["verify", "--json"]).exits(0).json();
-        assert_eq!(clean["lanes"], serde_json::json!(["payment", "event"]));
+        let mut both = vec![lane, other];
+        both.sort_by_key(|lane| ["payment", "event", "metadata"].iter().position(|known| known == lane));
+        assert_eq!(clean["lanes"], serde_json::json!(both));
         for lane in [lane, other] {
             symphony(&url, &["verify", "--lane", lane]).exits(0);
             let again = symphony(&url, &["install", "--lane", lane, "--json"]).exits(0).json();

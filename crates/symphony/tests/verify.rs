@@ -158,6 +158,19 @@ drifts! {
     a_disabled_trigger_on_events_is_named:
         "alter table m10_recovery.outbox disable trigger events_end_for_good"
         => "changed: trigger events_end_for_good on m10_recovery.outbox", Repairs;
+    a_sixth_arrow_of_metadata_is_named:
+        "create or replace function symphony.metadata_move_is_legal(p_from symphony.metadata_status, p_to symphony.metadata_status)
+         returns boolean language sql immutable parallel safe set search_path = pg_catalog, symphony, pg_temp return true"
+        => "changed: function symphony.metadata_move_is_legal(", Repairs;
+    a_sixth_status_of_metadata_is_named:
+        "alter type symphony.metadata_status add value 'PAUSED'"
+        => "changed: enum symphony.metadata_status", LeavesToPeople;
+    a_disabled_trigger_on_metadata_is_named:
+        "alter table symphony.metadata_outbox disable trigger metadata_moves_along_the_arrows"
+        => "changed: trigger metadata_moves_along_the_arrows on symphony.metadata_outbox", Repairs;
+    a_right_to_read_the_tokens_of_claims_is_named:
+        "grant select on symphony.metadata_outbox to symphony_readonly"
+        => "unexpected: right of symphony_readonly to SELECT on table symphony.metadata_outbox", Repairs;
     a_rule_is_named:
         "create rule nothing as on insert to symphony.payment_outbox_attempts do instead nothing"
         => "unexpected: rule nothing on symphony.payment_outbox_attempts", LeavesToPeople;

@@ -77,6 +77,14 @@ impl Call {
         after_loss: "Connect and complete again with the same processor id: a refusal then says that it was recorded, \
                      or that the claim is gone",
     };
+    pub(super) const CREATE_METADATA: Self = Self {
+        role: "symphony_ingest",
+        after_loss: "Look whether the rows of the same transaction are there: the entry is, if they are",
+    };
+    pub(super) const MOVE_METADATA: Self = Self {
+        role: "symphony_executor",
+        after_loss: "Connect and look at the entry: its status says whether it was moved",
+    };
     pub(super) const READ: Self = Self { role: "symphony_readonly", after_loss: "Connect and read again" };
 }
 

@@ -14,6 +14,10 @@ pub const IDEMPOTENCY_CONFLICT: &str = "P7004";
 pub const INVALID_ARGUMENT: &str = "P7005";
 /// The rail is not registered.
 pub const UNKNOWN_RAIL: &str = "P7006";
+/// The status of an entry has no arrow to where it was to go.
+pub const ILLEGAL_TRANSITION: &str = "P7007";
+/// There is no such entry of the metadata lane.
+pub const NO_SUCH_ENTRY: &str = "P0002";
 
 /// The constraint behind the lease: two terminal rows of one outbox.
 pub const TERMINAL_BACKSTOP: &str = "payment_outbox_attempts_one_terminal_per_outbox";

@@ -19,6 +19,7 @@ const fn text(lane: Lane) -> &'static str {
     match lane {
         Lane::Payment => include_str!("../../../../schema/catalogue/payment.txt"),
         Lane::Event => include_str!("../../../../schema/catalogue/event.txt"),
+        Lane::Metadata => include_str!("../../../../schema/catalogue/metadata.txt"),
     }
 }
 
@@ -112,6 +113,7 @@ pub(super) async fn lanes(client: &impl GenericClient) -> Result<Vec<Lane>, toki
         let table = match lane {
             Lane::Payment => "payment_outbox_pending",
             Lane::Event => "outbox",
+            Lane::Metadata => "metadata_outbox",
         };
         let schema = files::lot(lane).schema;
         let rows = client.query_typed(IS_THERE, &[(&schema, Type::TEXT), (&table, Type::TEXT)]).await?;

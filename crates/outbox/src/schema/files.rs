@@ -79,6 +79,7 @@ pub(super) const fn lot(lane: Lane) -> &'static Lot {
     match lane {
         Lane::Payment => &PAYMENT,
         Lane::Event => &EVENT,
+        Lane::Metadata => &METADATA,
     }
 }
 
@@ -148,6 +149,34 @@ static EVENT: Lot = Lot {
         "views/outbox_status.sql",
     ],
     grants: &files!["grants/event.sql"][0],
+};
+
+static METADATA: Lot = Lot {
+    name: "metadata",
+    schema: "symphony",
+    home: None,
+    migrations: files!["migrations/metadata/0001_tables.sql"],
+    current: files![
+        "functions/metadata/metadata_move_is_legal.sql",
+        "functions/metadata/check_metadata_move.sql",
+        "functions/metadata/metadata_entity_lock.sql",
+        "functions/metadata/metadata_version.sql",
+        "functions/metadata/settle_metadata_claim.sql",
+        "functions/metadata/end_metadata_claim.sql",
+        "functions/metadata/claim_metadata_batch.sql",
+        "functions/metadata/complete_metadata_batch.sql",
+        "functions/metadata/create_metadata_entry.sql",
+        "functions/metadata/find_metadata_by_entity.sql",
+        "functions/metadata/mark_metadata_dlq.sql",
+        "functions/metadata/mark_metadata_failed.sql",
+        "functions/metadata/mark_metadata_published.sql",
+        "functions/metadata/next_metadata_due.sql",
+        "functions/metadata/repair_metadata_entries.sql",
+        "triggers/metadata.sql",
+        "views/metadata_outbox_entries.sql",
+        "views/metadata_outbox_status.sql",
+    ],
+    grants: &files!["grants/metadata.sql"][0],
 };
 
 #[cfg(test)]

@@ -32,11 +32,13 @@ pub enum Lane {
     Payment,
     /// Domain events, to brokers.
     Event,
+    /// Metadata of entities, to a second store.
+    Metadata,
 }
 
 impl Lane {
     /// Every lane that this build can install.
-    pub const ALL: [Self; 2] = [Self::Payment, Self::Event];
+    pub const ALL: [Self; 3] = [Self::Payment, Self::Event, Self::Metadata];
 
     /// The name used on the command line and in the database.
     #[must_use]
@@ -44,6 +46,7 @@ impl Lane {
         match self {
             Self::Payment => "payment",
             Self::Event => "event",
+            Self::Metadata => "metadata",
         }
     }
 }
@@ -64,5 +67,5 @@ impl FromStr for Lane {
 
 /// There is no lane of that name.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no lane {0:?}; this build has: payment, event")]
+#[error("there is no lane {0:?}; this build has: payment, event, metadata")]
 pub struct UnknownLane(String);

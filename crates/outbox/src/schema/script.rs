@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_lane_named_twice_is_installed_once() {
         assert_eq!(script(&[Lane::Payment, Lane::Payment]), script(&[Lane::Payment]));
-        assert_eq!(script(&[Lane::Event, Lane::Payment]), script(&Lane::ALL));
+        assert_eq!(script(&[Lane::Metadata, Lane::Event, Lane::Payment]), script(&Lane::ALL));
     }
 
     #[test]

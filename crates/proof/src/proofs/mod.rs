@@ -11,7 +11,7 @@
 //! - `enqueue`, `keys`, `wakeup`, `sequences`: what a producer's transaction does, and does not
 //! - `leases`, `races`, `ceiling`, `backoff`: who may act on a row, how often and when
 //! - `order`, `handover`: ordered rails; `unknown`: outcomes that nobody knows; `rails`: pauses and caps
-//! - `event`: the event lane, its contract and its claims
+//! - `event`: the event lane, its contract and its claims; `metadata`: the metadata lane, its status machine and its claims
 //! - `grants`, `planted`, `catalogue`: who may do what, whatever they plant
 //! - `crew`, `clock`, `mix`, `signals`, `dice`: sessions, time that is moved, random work, how sessions meet, chance that
 //!   can be repeated
@@ -32,6 +32,7 @@ mod handover;
 mod keys;
 mod leases;
 mod ledger;
+mod metadata;
 mod mix;
 mod order;
 mod planted;
@@ -101,6 +102,14 @@ async fn caught(promise: &str, mut running: Running<'_>) -> Result<Evidence, Fai
     .await
 }
 
+/// Proof 25, on both lanes that have claims of 5 minutes.
+async fn claims_are_lost(database: &Database) -> Result<Evidence, Failure> {
+    let mut trial = evidence::Trial::default();
+    event::claims::lost_is_lost(database, &mut trial).await?;
+    metadata::claims::lost_is_lost(database, &mut trial).await?;
+    Ok(trial.evidence())
+}
+
 /// Every proof, by number.
 pub fn all() -> &'static [Proof] {
     &ALL
@@ -111,7 +120,7 @@ pub fn named(name: &str) -> Option<&'static Proof> {
     ALL.iter().find(|proof| proof.name == name)
 }
 
-static ALL: [Proof; 24] = [
+static ALL: [Proof; 25] = [
     Proof {
         number: 1,
         name: "nobody_can_change_what_is_in_the_ledger",
@@ -256,11 +265,18 @@ static ALL: [Proof; 24] = [
         run: |database| Box::pin(event::contract_holds(database)),
     },
     Proof {
+        number: 24,
+        name: "an_entry_moves_along_the_five_arrows_and_no_other",
+        promise: "Of all 25 pairs of statuses the database allows the five that Rust allows, to every role, the owner and a \
+                  superuser; an entry begins as PENDING; what is PUBLISHED or DLQ does not change.",
+        run: |database| Box::pin(metadata::machine_holds(database)),
+    },
+    Proof {
         number: 25,
         name: "a_worker_that_lost_its_claim_cannot_finish_the_entry",
-        promise: "A worker whose claim on an event was taken over, ended or completed changes nothing, though the contract \
-                  has no token; the one that holds the claim succeeds.",
-        run: |database| Box::pin(event::claims::lost_is_lost(database)),
+        promise: "A worker whose claim on an event or an entry of metadata was taken over, repaired, ended or completed changes \
+                  nothing, though the event contract has no token; the one that holds the claim succeeds.",
+        run: |database| Box::pin(claims_are_lost(database)),
     },
 ];
 

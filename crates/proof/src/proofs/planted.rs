@@ -9,6 +9,7 @@ use super::crew::{
 };
 use super::event::crew as events;
 use super::evidence::{Evidence, Failure, Trial, require};
+use super::metadata::crew as entries;
 use crate::kit::scratch::Database;
 
 /// Functions that ours call without naming their schema, with a poisonous answer.
@@ -79,6 +80,7 @@ pub(super) async fn objects_are_ignored(database: &Database) -> Result<Evidence,
 
     a_whole_life(&caller, &superuser, &mut trial).await?;
     an_event(&caller, &superuser, &mut trial).await?;
+    metadata(&caller, &superuser, &mut trial).await?;
     let sprung = count(&superuser, "select count(*) from planted.sprung", &[]).await?;
     trial.same("counting what the functions called of it", "traps sprung", 0, sprung)?;
     let mut rows = 0;
@@ -253,5 +255,31 @@ async fn an_event(caller: &Client, superuser: &Client, trial: &mut Trial) -> Res
         "event and error",
         "1 B mail to [e-mail] bounced t".to_owned(),
         left,
+    )
+}
+
+/// Every move of the metadata lane, in that session.
+async fn metadata(caller: &Client, superuser: &Client, trial: &mut Trial) -> Result<(), Failure> {
+    let id = entries::create(caller, "Susan", 2).await?;
+    let held = entries::claim(caller, "A", 0).await?.remove(0);
+    require(|| "claiming an entry".into(), id.clone(), held.id)?;
+    let planted = "00000000-0000-0000-0000-000000000000";
+    trial.refused(
+        "publishing an entry with the planted token",
+        "P7002",
+        entries::mark(caller, "published", &id, Some(planted)).await,
+    )?;
+    entries::mark(caller, "failed", &id, Some(&held.token)).await?;
+    entries::make_due(superuser).await?;
+    require(|| "claiming again".into(), 1, entries::claim(caller, "B", 10).await?.len())?;
+    entries::age_claim(superuser, &id, "1 hour").await?;
+    require(|| "repairing".into(), 1, entries::repair(caller).await?.len())?;
+    let left = "select concat_ws(' ', entity_id, status, retry_count, claimed_by, last_error, created_at > now() - interval '1 hour')
+                from symphony.metadata_outbox";
+    trial.same(
+        "every move of the metadata lane in that session, and then reading the real table",
+        "entry",
+        "Susan DLQ 2 B LEASE_EXPIRED t".to_owned(),
+        text(superuser, left, &[]).await?,
     )
 }

@@ -20,7 +20,7 @@ use crate::{
     "  symphony install\n  symphony install --print > symphony.sql   # for a DBA to read, and to run with psql",
 ))]
 pub(crate) struct Arguments {
-    /// Install this lane; may be repeated; all of them unless given
+    /// Install this lane, payment, event or metadata; may be repeated; all of them unless given
     #[arg(long = "lane", value_name = "LANE")]
     lanes: Vec<Lane>,
     /// Print the SQL instead of running it; needs no database

@@ -17,7 +17,7 @@ use crate::{
 #[derive(clap::Args)]
 #[command(after_help = with_examples("  symphony verify && echo 'the schema is what it should be'"))]
 pub(crate) struct Arguments {
-    /// Verify this lane; may be repeated; those that are installed unless given
+    /// Verify this lane, payment, event or metadata; may be repeated; those that are installed unless given
     #[arg(long = "lane", value_name = "LANE")]
     lanes: Vec<Lane>,
     #[command(flatten)]

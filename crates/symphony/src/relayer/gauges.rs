@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use symphony_outbox::connect::Target;
 use symphony_outbox::payment::reading::RailStatus;
 use symphony_outbox::schema::Lane;
-use symphony_outbox::{event, payment};
+use symphony_outbox::{event, metadata, payment};
 use symphony_relay::lane::Trouble;
 use symphony_relay::line::Line;
 use tokio::sync::Mutex;
@@ -34,8 +34,10 @@ struct Row {
     due: i64,
     oldest: f64,
     stuck: i64,
-    /// All, and those that may have been paid; none where nothing ever ends as dead.
-    dead: Option<(i64, i64)>,
+    /// None where nothing ever ends as dead.
+    dead: Option<i64>,
+    /// Of those the ones that may have been paid; none where nothing is.
+    unknown: Option<i64>,
 }
 
 impl Gauges {
@@ -75,6 +77,10 @@ impl Gauges {
                     let status = self.line.call(async |client| event::reading::status(client).await).await?;
                     rows.push(of_events(&status));
                 }
+                Lane::Metadata => {
+                    let totals = self.line.call(async |client| metadata::reading::totals(client).await).await?;
+                    rows.push(of_metadata(&totals));
+                }
             }
         }
         Ok(rows)
@@ -89,7 +95,8 @@ fn of_rail(rail: &RailStatus) -> Row {
         due: rail.due,
         oldest: rail.oldest_due_age_seconds,
         stuck: rail.expired,
-        dead: Some((rail.dlq, rail.dlq_unknown)),
+        dead: Some(rail.dlq),
+        unknown: Some(rail.dlq_unknown),
     }
 }
 
@@ -101,6 +108,19 @@ fn of_events(status: &event::reading::Status) -> Row {
         oldest: status.oldest_due_age_seconds,
         stuck: status.stuck,
         dead: None,
+        unknown: None,
+    }
+}
+
+fn of_metadata(totals: &metadata::reading::Totals) -> Row {
+    Row {
+        labels: "lane=\"metadata\"".to_owned(),
+        pending: totals.due + totals.processing + totals.stuck + totals.scheduled,
+        due: totals.due,
+        oldest: totals.oldest_due_age_seconds,
+        stuck: totals.stuck,
+        dead: Some(totals.dlq),
+        unknown: None,
     }
 }
 
@@ -115,9 +135,9 @@ fn written(rows: &[Row]) -> String {
             Some(row.oldest.to_string())
         }),
         ("stuck_dispatching_count", "Rows whose lease expired", |row| Some(row.stuck.to_string())),
-        ("dlq_depth", "Dead letters", |row| row.dead.map(|(all, _)| all.to_string())),
+        ("dlq_depth", "Dead letters", |row| row.dead.map(|dead| dead.to_string())),
         ("dlq_unknown_depth", "Dead letters that may have been paid", |row| {
-            row.dead.map(|(_, unknown)| unknown.to_string())
+            row.unknown.map(|unknown| unknown.to_string())
         }),
     ];
     let mut text = String::new();

@@ -7,7 +7,7 @@ use symphony_outbox::event::{EventId, worker};
 use symphony_outbox::{BatchSize, WorkerId, error};
 
 use super::super::crew::{Crew, count, sessions, text};
-use super::super::evidence::{Evidence, Failure, Trial, code, require};
+use super::super::evidence::{Failure, Trial, code, require};
 use super::super::signals::{pid, waits};
 use super::crew::{STATE, age_claims, claim, complete, publish};
 use super::refusals::refused;
@@ -16,16 +16,14 @@ use crate::kit::scratch::Database;
 const LATE: &str = "5 minutes 1 second";
 
 /// Proof 25, for the event lane.
-pub(in crate::proofs) async fn lost_is_lost(database: &Database) -> Result<Evidence, Failure> {
-    let mut trial = Trial::default();
+pub(in crate::proofs) async fn lost_is_lost(database: &Database, trial: &mut Trial) -> Result<(), Failure> {
     let crew = Crew::hire(database).await?;
-    taken_over(&crew, &mut trial).await?;
-    by_the_same_worker(&crew, &mut trial).await?;
-    an_id_used_twice(&crew, &mut trial).await?;
-    nobody_took_it(&crew, &mut trial).await?;
-    at_the_same_moment(database, &crew, &mut trial).await?;
-    one_of_many(database, &crew, &mut trial).await?;
-    Ok(trial.evidence())
+    taken_over(&crew, trial).await?;
+    by_the_same_worker(&crew, trial).await?;
+    an_id_used_twice(&crew, trial).await?;
+    nobody_took_it(&crew, trial).await?;
+    at_the_same_moment(database, &crew, trial).await?;
+    one_of_many(database, &crew, trial).await
 }
 
 async fn taken_over(crew: &Crew, trial: &mut Trial) -> Result<(), Failure> {

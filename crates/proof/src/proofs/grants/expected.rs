@@ -12,9 +12,13 @@ pub(super) const ROLES: [&str; 6] = [
     "symphony_auth",
 ];
 
-const ENQUEUE: [&str; 3] =
-    ["symphony.enqueue_payment_outbox", "symphony.enqueue_payment_outbox_batch", "m10_recovery.publish_outbox"];
-const EXECUTE: [&str; 12] = [
+const ENQUEUE: [&str; 4] = [
+    "symphony.enqueue_payment_outbox",
+    "symphony.enqueue_payment_outbox_batch",
+    "symphony.create_metadata_entry",
+    "m10_recovery.publish_outbox",
+];
+const EXECUTE: [&str; 19] = [
     "symphony.advise_on_unknown_outcome",
     "symphony.arm_wakeup",
     "symphony.claim_outbox_batch",
@@ -25,17 +29,27 @@ const EXECUTE: [&str; 12] = [
     "symphony.release_outbox_leases",
     "symphony.repair_expired_leases",
     "symphony.wakeup_lock",
+    "symphony.claim_metadata_batch",
+    "symphony.complete_metadata_batch",
+    "symphony.mark_metadata_dlq",
+    "symphony.mark_metadata_failed",
+    "symphony.mark_metadata_published",
+    "symphony.next_metadata_due",
+    "symphony.repair_metadata_entries",
     "m10_recovery.claim_outbox_events",
     "m10_recovery.complete_outbox_event",
 ];
-const OPERATE: [&str; 5] = [
+const OPERATE: [&str; 6] = [
     "symphony.redrive_payment_outbox",
     "symphony.resolve_payment_outbox",
     "symphony.set_payment_rail",
     "symphony.pause_payment_rail",
     "symphony.resume_payment_rail",
+    "symphony.mark_metadata_dlq",
 ];
-const VIEWS: [&str; 9] = [
+/// What everybody may ask who may do anything here.
+const FIND: [&str; 1] = ["symphony.find_metadata_by_entity"];
+const VIEWS: [&str; 11] = [
     "symphony.supervisor_outbox_status",
     "symphony.outbox_operational_status",
     "symphony.payment_outbox_dlq",
@@ -44,6 +58,8 @@ const VIEWS: [&str; 9] = [
     "symphony.payment_outbox_operations_log",
     "symphony.schema_status",
     "symphony.unknown_outcome_codes",
+    "symphony.metadata_outbox_entries",
+    "symphony.metadata_outbox_status",
     "m10_recovery.outbox_status",
 ];
 const READABLE: [&str; 4] = [
@@ -61,6 +77,7 @@ pub(super) fn objects() -> impl Iterator<Item = (&'static str, &'static str)> {
     of("function", &ENQUEUE)
         .chain(of("function", &EXECUTE))
         .chain(of("function", &OPERATE))
+        .chain(of("function", &FIND))
         .chain(of("view", &VIEWS))
         .chain(of("table", &READABLE))
         .chain([("schema", "symphony"), ("schema", "m10_recovery")])
@@ -73,6 +90,7 @@ pub(super) fn allowed(role: Option<&str>, right: &Right) -> bool {
     let reads = matches!(right.what, "SELECT" | "SELECT of a column");
     match (right.kind, role) {
         ("schema", role) => right.what == "USAGE" && role != "symphony_auth",
+        ("function", role) if role != "symphony_auth" && FIND.contains(&object) => true,
         ("function", "symphony_ingest") => ENQUEUE.contains(&object),
         ("function", "symphony_executor") => EXECUTE.contains(&object),
         ("function", "symphony_operator") => OPERATE.contains(&object),

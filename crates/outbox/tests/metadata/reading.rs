@@ -1,0 +1,75 @@
+//! What those who read may see.
+
+use symphony_outbox::BatchSize;
+use symphony_outbox::error::metadata::FindError;
+use symphony_outbox::metadata::{Entity, Status, reading};
+
+use crate::stage::{Stage, entity, why};
+
+#[tokio::test]
+async fn every_role_that_may_do_anything_finds_what_an_entity_has() {
+    let stage = Stage::set().await;
+    let first = stage.claimed(3).await;
+    let first_id = first.id();
+    first.published(&stage.root).await.unwrap();
+    let second = stage.create(1).await;
+    stage.create(2).await;
+    for role in
+        ["symphony_ingest", "symphony_executor", "symphony_operator", "symphony_readonly", "symphony_auditor"]
+    {
+        let client = stage.login(role).await;
+        let found = reading::find_by_entity(&client, &entity(1), BatchSize::MOST).await.unwrap();
+        let told: Vec<_> = found.iter().map(|state| (state.id, state.status)).collect();
+        assert_eq!(told, [(second, Status::Pending), (first_id, Status::Published)], "{role}");
+        let latest = reading::find_by_entity(&client, &entity(1), BatchSize::ONE).await.unwrap();
+        assert_eq!(latest.len(), 1);
+        assert!(reading::find_by_entity(&client, &entity(3), BatchSize::ONE).await.unwrap().is_empty());
+    }
+    let long = Entity::new("x".repeat(201), "1").unwrap();
+    let error = reading::find_by_entity(&stage.root, &long, BatchSize::ONE).await.unwrap_err();
+    assert!(matches!(error, FindError::InvalidArgument(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn no_reader_sees_metadata_or_tokens() {
+    let stage = Stage::set().await;
+    let held = stage.claimed(3).await;
+    for role in ["symphony_operator", "symphony_readonly", "symphony_auditor"] {
+        let client = stage.login(role).await;
+        let state = reading::entry(&client, held.id()).await.unwrap().unwrap();
+        let shown = serde_json::to_string(&state).unwrap();
+        assert!(!shown.contains("Contract") && !shown.contains("token"), "{shown}");
+        let columns = "select count(*) from information_schema.columns \
+                       where table_name = 'metadata_outbox_entries' and column_name in ('metadata', 'claim_token')";
+        assert_eq!(client.query_one(columns, &[]).await.unwrap().get::<_, i64>(0), 0);
+        client.query("select * from symphony.metadata_outbox", &[]).await.unwrap_err();
+    }
+}
+
+#[tokio::test]
+async fn the_totals_tell_what_is_due_processing_stuck_scheduled_and_dead() {
+    let stage = Stage::set().await;
+    // Published, and so not looked at.
+    stage.claimed(3).await.published(&stage.root).await.unwrap();
+    let dead = stage.claimed(3).await.failed(&stage.root, &why("away")).await.unwrap();
+    dead.dead_letter(&stage.root, &why("hopeless")).await.unwrap();
+    // Stuck: without retries, and under a claim that is too old.
+    stage.claimed(1).await.failed(&stage.root, &why("away")).await.unwrap();
+    stage.claimed(3).await;
+    stage.let_claims_age().await;
+    stage.claimed(3).await;
+    let scheduled = stage.claimed(3).await.failed(&stage.root, &why("away")).await.unwrap();
+    let later = "update symphony.metadata_outbox set next_retry_at = now() + interval '1 hour' where id = $1";
+    stage.root.execute(later, &[&scheduled.id.0]).await.unwrap();
+    let other = "select symphony.create_metadata_entry('picture', '1', '{}')";
+    stage.root.execute(other, &[]).await.unwrap();
+
+    for role in ["symphony_operator", "symphony_readonly", "symphony_auditor"] {
+        let totals = reading::totals(&stage.login(role).await).await.unwrap();
+        assert_eq!((totals.due, totals.processing, totals.stuck, totals.scheduled, totals.dlq), (1, 1, 2, 1, 1));
+        assert!(totals.oldest_due_age_seconds >= 60.0, "{totals:?}");
+        let kinds: Vec<_> =
+            totals.by_entity_type.iter().map(|kind| (kind.entity_type.as_str(), kind.due)).collect();
+        assert_eq!((totals.entity_types, kinds), (2, vec![("document", 0), ("picture", 1)]));
+    }
+}

@@ -1,0 +1,101 @@
+//! A claim of metadata stays cheap in a crowd, and so do creating, repair and the totals: the pages they read, on tables that were
+//! never analysed.
+//!
+//! Pages are counted rather than milliseconds, because their number is the same on every machine.
+#![expect(clippy::unwrap_used, reason = "a test that cannot ask the database has failed")]
+
+use symphony_proof::kit::scratch::{Database, Server};
+use tokio_postgres::Client;
+
+const CLAIM: &str = "select * from symphony.claim_metadata_batch('planner', 100)";
+const REPAIR: &str = "select * from symphony.repair_metadata_entries()";
+const CREATE: &str = "select symphony.create_metadata_entry('document', 'document-7', '{}')";
+const DUE: &str = "select symphony.next_metadata_due()";
+const STATUS: &str = "select * from symphony.metadata_outbox_status";
+
+/// So many entries in a status, put there past the machine, which a crowd need not go through.
+const PENDING: (&str, &str) = ("status", "'PENDING'");
+const PUBLISHED: (&str, &str) = ("status, processed_at", "'PUBLISHED', now()");
+const DEAD: (&str, &str) = ("status, last_error", "'DLQ', 'dead'");
+const HELD: (&str, &str) = (
+    "status, claim_token, claimed_by, processing_started_at",
+    "'PROCESSING', gen_random_uuid(), 'another', now()",
+);
+const SCHEDULED: (&str, &str) = (
+    "status, retry_count, last_error, next_retry_at",
+    "'FAILED', 1, 'away', now() + interval '1 hour' + i * interval '1 microsecond'",
+);
+
+async fn stage(crowds: &[(i32, (&str, &str))]) -> (Database, Client) {
+    let database = Server::from_env().await.unwrap().database().await.unwrap();
+    let client = database.connect().await.unwrap();
+    client
+        .batch_execute(
+            "alter table symphony.metadata_outbox set (autovacuum_enabled = off);
+             alter table symphony.metadata_outbox disable trigger user",
+        )
+        .await
+        .unwrap();
+    for (count, (columns, values)) in crowds {
+        let insert = format!(
+            "insert into symphony.metadata_outbox (id, entity_type, entity_id, metadata, max_retries, created_at, updated_at, {columns}) \
+             select gen_random_uuid(), 'document', 'document-' || i, '{{}}', 20, clock_timestamp(), now(), {values} from generate_series(1, $1) i"
+        );
+        client.execute(&insert, &[count]).await.unwrap();
+    }
+    client
+        .batch_execute(
+            "alter table symphony.metadata_outbox enable always trigger metadata_moves_along_the_arrows",
+        )
+        .await
+        .unwrap();
+    (database, client)
+}
+
+/// What a statement took, once the session has compiled it: pages, and whether it read the table from end to end.
+async fn cost(database: &Database, statement: &str) -> (i64, i64) {
+    let client = database.connect().await.unwrap();
+    for _ in 0..2 {
+        client.query(statement, &[]).await.unwrap();
+    }
+    client.batch_execute("begin").await.unwrap();
+    let explain =
+        format!("explain (analyze, buffers, timing off, costs off, summary off, format json) {statement}");
+    let plan: serde_json::Value = client.query_one(&explain, &[]).await.unwrap().get(0);
+    let plan = &plan[0]["Plan"];
+    if statement == CLAIM {
+        assert_eq!(plan["Actual Rows"].as_f64(), Some(100.0), "the claim found what is due");
+    }
+    let scans = "select pg_stat_get_xact_numscans('symphony.metadata_outbox'::regclass)";
+    let scans: i64 = client.query_one(scans, &[]).await.unwrap().get(0);
+    client.batch_execute("rollback").await.unwrap();
+    (["Shared Hit Blocks", "Shared Read Blocks"].iter().map(|key| plan[key].as_i64().unwrap()).sum(), scans)
+}
+
+#[tokio::test]
+async fn claiming_creating_and_repairing_cost_the_same_beside_200000_entries() {
+    let (alone, _client) = stage(&[(600, PENDING)]).await;
+    let crowds = [(100_000, PUBLISHED), (60_000, SCHEDULED), (20_000, HELD), (20_000, DEAD), (600, PENDING)];
+    let (crowd, _client) = stage(&crowds).await;
+    for statement in [CLAIM, CREATE, REPAIR, DUE] {
+        let (few, _) = cost(&alone, statement).await;
+        let (pages, scans) = cost(&crowd, statement).await;
+        // A deeper index costs a page or two for each row that is found by it.
+        assert!(pages <= 2 * few + 20, "{statement}: {pages} pages in the crowd, {few} without");
+        assert_eq!(scans, 0, "{statement}: the table was read from end to end");
+    }
+}
+
+#[tokio::test]
+async fn the_totals_never_look_at_published_entries() {
+    let (database, client) =
+        stage(&[(100_000, PUBLISHED), (200, PENDING), (200, SCHEDULED), (200, HELD), (200, DEAD)]).await;
+    for analysed in [false, true] {
+        if analysed {
+            client.batch_execute("analyze symphony.metadata_outbox").await.unwrap();
+        }
+        let (pages, scans) = cost(&database, STATUS).await;
+        assert!(pages < 400, "{pages} pages, analysed: {analysed}");
+        assert_eq!(scans, 0, "the table was read from end to end, analysed: {analysed}");
+    }
+}

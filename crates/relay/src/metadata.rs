@@ -1,0 +1,257 @@
+//! The metadata lane: claims from PostgreSQL, stores to write what was claimed to, outcomes back.
+//!
+//! Translates between the engine, the SQL functions and the stores. Which store gets an entry is in [`routing`]. Entries of one entity
+//! that this process holds are written one at a time, in the order of their versions; what other processes do meanwhile is
+//! for the store to put right, by the version. No rule of the database is here: whether a failure is tried again or ends in the
+//! DLQ is its answer, and is logged.
+
+pub mod routing;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use symphony_outbox::WorkerId;
+use symphony_outbox::connect::Target;
+use symphony_outbox::error::metadata::MoveError;
+use symphony_outbox::metadata::worker::{self, Answer, Completion, Outcome};
+use symphony_outbox::metadata::{Claimed, EntryId, Reason, Status};
+
+use crate::lane::{Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
+use crate::lease::{LeaseWatch, Term};
+use crate::line::Line;
+use crate::queues::{Place, Queues};
+use crate::rooms::Rooms;
+use crate::store::{Record, Store, Written};
+
+use routing::Routes;
+
+/// How old a claim of this lane is when repair ends it. Nobody can make it longer.
+const CLAIM: Duration = Duration::from_secs(300);
+
+/// The most that one pass of repair, or one call that gives back, ends.
+const BATCH: usize = 1000;
+
+/// Where metadata goes.
+pub struct Storing {
+    /// Which store gets which.
+    pub routes: Routes,
+    /// The stores, by name.
+    pub stores: BTreeMap<String, Arc<dyn Store>>,
+}
+
+/// The metadata lane of one process.
+pub struct MetadataLane {
+    worker: WorkerId,
+    storing: Storing,
+    queues: Queues,
+    claims: Line,
+    completions: Line,
+    releases: Line,
+    repairs: Line,
+}
+
+impl fmt::Debug for MetadataLane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MetadataLane")
+            .field("worker", &self.worker)
+            .field("stores", &self.storing.stores.keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An entry under a claim, its way out, and its place among those of its entity that this process holds.
+#[derive(Debug)]
+pub struct Job {
+    claimed: Claimed,
+    /// The store that gets it; none where no route fits.
+    store: Option<String>,
+    place: Place,
+}
+
+/// A claim on one entry.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Lease(symphony_outbox::metadata::Lease);
+
+impl fmt::Display for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.id.fmt(f)
+    }
+}
+
+impl MetadataLane {
+    /// A lane with these ways out. Nothing is connected yet.
+    #[must_use]
+    pub fn new(target: Arc<Target>, worker: WorkerId, storing: Storing) -> Self {
+        let line = || Line::new(Arc::clone(&target));
+        Self {
+            worker,
+            storing,
+            queues: Queues::default(),
+            claims: line(),
+            completions: line(),
+            releases: line(),
+            repairs: line(),
+        }
+    }
+
+    /// How many entries a claim may bring. It cannot ask for those of one store, but what no store has room for would only be handed
+    /// back, and be counted as a failure each time: where the only store is away, nothing is claimed until it is tried again.
+    fn room(&self, rooms: &Rooms) -> usize {
+        let stores: BTreeSet<&str> = self.storing.routes.stores().collect();
+        stores.into_iter().map(|store| rooms.of(store)).sum::<usize>().min(rooms.total())
+    }
+
+    async fn carry(&self, job: &mut Job, lease: &LeaseWatch) -> (Outcome, Verdict) {
+        let Some(store) = job.store.take() else {
+            return (failed("no route fits the type of the entity"), Verdict::Neutral);
+        };
+        let Some(store) = self.storing.stores.get(&store) else {
+            return (failed(&format!("there is no store {store}")), Verdict::Neutral);
+        };
+        job.place.come().await;
+        if lease.remaining().is_zero() {
+            return (failed("the claim ended before it was written"), Verdict::Neutral);
+        }
+        match store.write(&record(&job.claimed)).await {
+            Written::Stored | Written::Superseded => (Outcome::Published, Verdict::Good),
+            Written::Refused(why) => (failed(&why), Verdict::Good),
+            Written::Failed(why) => (failed(&why), Verdict::Bad),
+        }
+    }
+
+    /// Ends claims, and tells which entries are dead.
+    async fn end(&self, line: &Line, completions: &[Completion]) -> Result<Vec<Answer>, Trouble> {
+        let answers = line.call(async |client| worker::complete_batch(client, completions).await).await?;
+        for (answer, completion) in answers.iter().zip(completions) {
+            if is_dead(answer) {
+                tell_dead(completion.lease.id);
+            }
+        }
+        Ok(answers)
+    }
+}
+
+fn record(claimed: &Claimed) -> Record {
+    Record {
+        entry_id: claimed.id().to_string(),
+        entity_type: claimed.entity.entity_type().to_owned(),
+        entity_id: claimed.entity.entity_id().to_owned(),
+        version: claimed.version,
+        metadata: claimed.metadata.as_json().to_owned(),
+    }
+}
+
+/// Words that say nothing, or that no database can hold, are replaced: a failure is recorded whatever a store says.
+fn failed(why: &str) -> Outcome {
+    #[expect(clippy::expect_used, reason = "these words are neither blank nor hold a NUL character")]
+    let reason = Reason::new(why.replace('\0', " "))
+        .unwrap_or_else(|_| Reason::new("the store does not say why").expect("it is a reason"));
+    Outcome::Failed(reason)
+}
+
+/// Whether a call found the entry in the DLQ or moved it there. Asked again after an answer that was lost, the database says that the
+/// entry has ended: that is told too, as nobody heard of it the first time.
+fn is_dead(answer: &Answer) -> bool {
+    answer.status == Some(Status::Dlq) && matches!(answer.refused, None | Some(MoveError::AlreadyTerminal(_)))
+}
+
+/// The line that alerting matches: one for each entry that is given up, by its id alone.
+fn tell_dead(entry: EntryId) {
+    tracing::error!(%entry, "metadata entry moved to DLQ");
+}
+
+impl Lane for MetadataLane {
+    type Job = Job;
+    type Lease = Lease;
+    type Outcome = Outcome;
+
+    fn term(&self) -> Term {
+        Term::Fixed(CLAIM)
+    }
+
+    fn lease(&self, job: &Job) -> Lease {
+        Lease(job.claimed.lease().clone())
+    }
+
+    fn route<'a>(&self, job: &'a Job) -> &'a str {
+        job.store.as_deref().unwrap_or("none")
+    }
+
+    async fn claim(&self, rooms: &Rooms) -> Result<Vec<Job>, Trouble> {
+        let room = self.room(rooms);
+        // To the database 0 would mean 100.
+        if room == 0 {
+            return Ok(Vec::new());
+        }
+        let at_most = i32::try_from(room).unwrap_or(i32::MAX);
+        let claimed = self.claims.call(async |client| worker::claim(client, &self.worker, at_most).await).await?;
+        let job = |claimed: Claimed| Job {
+            store: self.storing.routes.of(claimed.entity.entity_type()).map(str::to_owned),
+            place: self.queues.stand(claimed.entity.entity_type(), claimed.entity.entity_id()),
+            claimed,
+        };
+        Ok(claimed.into_iter().map(job).collect())
+    }
+
+    async fn dispatch(&self, mut job: Job, lease: LeaseWatch) -> Finished<Outcome> {
+        let began = Instant::now();
+        let (outcome, verdict) = self.carry(&mut job, &lease).await;
+        Finished { outcome, latency: began.elapsed(), verdict }
+    }
+
+    fn abandoned(&self, _lease: &Lease) -> Option<Outcome> {
+        Some(failed("writing was cut off"))
+    }
+
+    async fn complete(&self, done: &[Arc<Done<Lease, Outcome>>]) -> Result<Vec<Ended>, Trouble> {
+        let completions: Vec<_> = done
+            .iter()
+            .map(|done| Completion { lease: done.lease.0.clone(), outcome: done.outcome.clone() })
+            .collect();
+        let answers = self.end(&self.completions, &completions).await?;
+        Ok(answers.into_iter().map(ended).collect())
+    }
+
+    async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, Trouble> {
+        // A claim of this lane cannot be made longer, and nobody asks.
+        Ok(vec![false; leases.len()])
+    }
+
+    /// The machine has no way back but a failure: the retry count rises, and the last one ends in the DLQ.
+    async fn release(&self, leases: &[Lease]) -> Result<usize, Trouble> {
+        let back = |lease: &Lease| Completion { lease: lease.0.clone(), outcome: failed("RELEASED") };
+        let completions: Vec<_> = leases.iter().map(back).collect();
+        let mut released = 0;
+        for completions in completions.chunks(BATCH) {
+            let answers = self.end(&self.releases, completions).await?;
+            released += answers.iter().filter(|answer| answer.refused.is_none()).count();
+        }
+        Ok(released)
+    }
+
+    async fn repair(&self) -> Result<Repaired, Trouble> {
+        let most = i32::try_from(BATCH).unwrap_or(i32::MAX);
+        let repaired = self.repairs.call(async |client| worker::repair(client, most).await).await?;
+        let dead: Vec<_> = repaired.iter().filter(|repaired| repaired.status == Status::Dlq).collect();
+        for repaired in &dead {
+            tell_dead(repaired.id);
+        }
+        Ok(Repaired { requeued: repaired.len() - dead.len(), ended: dead.len(), more: repaired.len() == BATCH })
+    }
+
+    async fn next_due(&self) -> Result<Option<Duration>, Trouble> {
+        self.claims.call(async |client| worker::next_due(client).await).await
+    }
+}
+
+fn ended(answer: Answer) -> Ended {
+    match (answer.refused, answer.status) {
+        (None, Some(status)) => Ended::Recorded { state: status.as_str(), again: answer.next_retry_at.is_some() },
+        (Some(MoveError::AlreadyTerminal(_)), _) => Ended::AlreadyTerminal,
+        (Some(MoveError::ClaimLost(_) | MoveError::WrongStatus(_) | MoveError::Missing(_)), _) => Ended::LeaseLost,
+        (Some(error), _) => Ended::Refused(Trouble::from(error).to_string()),
+        (None, None) => Ended::Refused("the database did not say what became of it".to_owned()),
+    }
+}

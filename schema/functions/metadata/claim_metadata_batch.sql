@@ -1,0 +1,125 @@
+-- Hands a batch of entries to one worker, those that are due longest first.
+--
+-- Claimable is what is PENDING, and what FAILED, has retries left and is due again. A size of 0 or less means 100, one over 1000
+-- means 1000. Each entry comes under a token of its own, which ends the claim; a dead worker's entries come back by repair.
+-- How many of either kind are due longest is counted first, so that no more is locked than is taken; what others
+-- hold at that moment is passed by, and what is free behind it is found by a second look.
+-- Locks: the rows it returns. Waits for nobody. Raises: P7005. For: symphony_executor.
+create or replace function symphony.claim_metadata_batch(
+  p_worker text,
+  p_size   int default 100)
+  returns table (
+    id          uuid,
+    entity_type text,
+    entity_id   text,
+    metadata    jsonb,
+    version     bigint,
+    retry_count int,
+    max_retries int,
+    claim_token uuid,
+    created_at  timestamptz)
+  language plpgsql
+  security definer
+  set search_path = pg_catalog, symphony, pg_temp
+  set lock_timeout = '5s'
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+  set enable_material = off
+as $$
+#variable_conflict use_column
+declare
+  v_size    constant int := case when p_size <= 0 then 100 else least(p_size, 1000) end;
+  v_wanted  int := v_size;
+  v_fresh   int;
+  v_retries int;
+  v_found   uuid[];
+  v_taken   uuid[] := '{}';
+begin
+  perform check_argument('p_worker', p_worker, 200);
+  if p_size is null then
+    raise exception 'p_size must not be null' using errcode = 'P7005';
+  end if;
+
+  for v_look in 1 .. 2 loop
+    if v_look = 1 then
+      select count(*) filter (where c.fresh), count(*) filter (where not c.fresh)
+      into v_fresh, v_retries
+      from (
+        select c.fresh
+        from (
+          (select true as fresh, o.created_at as due_at, o.id
+           from metadata_outbox o
+           where o.status = 'PENDING'
+           order by o.created_at, o.id
+           limit v_wanted)
+          union all
+          (select false, o.next_retry_at, o.id
+           from metadata_outbox o
+           where o.status = 'FAILED'
+             and o.retry_count < o.max_retries
+             and o.next_retry_at <= now()
+           order by o.next_retry_at, o.id
+           limit v_wanted)
+        ) c
+        order by c.due_at, c.id
+        limit v_wanted
+      ) c;
+    end if;
+
+    v_found := array(
+      select l.id
+      from (
+        select o.id
+        from metadata_outbox o
+        where o.status = 'PENDING'
+        order by o.created_at, o.id
+        limit v_fresh
+        for no key update skip locked
+      ) l);
+    if v_look = 2 then
+      v_retries := v_wanted - cardinality(v_found);
+    end if;
+    v_found := v_found || array(
+      select l.id
+      from (
+        select o.id
+        from metadata_outbox o
+        where o.status = 'FAILED'
+          and o.retry_count < o.max_retries
+          and o.next_retry_at <= now()
+        order by o.next_retry_at, o.id
+        limit v_retries
+        for no key update skip locked
+      ) l);
+
+    update metadata_outbox o
+    set status = 'PROCESSING',
+        processing_started_at = now(),
+        claim_token = gen_random_uuid(),
+        claimed_by = p_worker,
+        next_retry_at = null,
+        updated_at = now()
+    where o.id = any (v_found)
+      and o.status in ('PENDING', 'FAILED');
+    v_taken := v_taken || v_found;
+
+    -- What was counted and not found is held by others: whatever else is free will do.
+    v_wanted := v_size - cardinality(v_taken);
+    exit when v_wanted = 0 or v_fresh + v_retries = cardinality(v_found);
+    v_fresh := v_wanted;
+  end loop;
+
+  return query
+    select o.id, o.entity_type, o.entity_id, o.metadata, metadata_version(o.created_at), o.retry_count, o.max_retries, o.claim_token,
+           o.created_at
+    from metadata_outbox o
+    where o.id = any (v_taken)
+    order by o.created_at, o.id;
+end
+$$;
+
+comment on function symphony.claim_metadata_batch(text, int) is 'Claims a batch of entries for one worker, each under a token of its own.';

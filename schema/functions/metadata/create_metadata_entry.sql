@@ -1,0 +1,60 @@
+-- Creates one entry in the caller's transaction: it is committed with the entity's rows or not at all.
+--
+-- Of two writes of one entity the later must win at the second store, whatever comes in between. So the entity is locked until
+-- the caller ends, and the time of creation, which is the version, is made later than that of every entry which the entity has:
+-- versions rise in the order of commits, also when the clock steps back. In REPEATABLE READ and SERIALIZABLE what others have
+-- committed since the snapshot is not seen, and the clock alone decides.
+-- Lengths are bounded as everywhere: 200 characters for a name, 1 MiB for the metadata. The trigger on the table wakes a
+-- relayer that sleeps.
+-- Locks: the entity, until the caller's transaction ends. Raises: P7005. For: symphony_ingest.
+create or replace function symphony.create_metadata_entry(
+  p_entity_type text,
+  p_entity_id   text,
+  p_metadata    jsonb,
+  p_max_retries int default 20)
+  returns uuid
+  language plpgsql
+  security definer
+  set search_path = pg_catalog, symphony, pg_temp
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_sort = off
+as $$
+declare
+  v_metadata_limit constant int := 1048576;
+  v_now            timestamptz;
+  v_id             uuid;
+begin
+  perform check_argument('p_entity_type', p_entity_type, 200);
+  perform check_argument('p_entity_id', p_entity_id, 200);
+  perform check_range('p_max_retries', p_max_retries, 1, 100);
+  if p_metadata is null then
+    raise exception 'p_metadata must not be null' using errcode = 'P7005';
+  elsif pg_column_size(p_metadata) > v_metadata_limit then
+    raise exception 'p_metadata must have at most % bytes, not %', v_metadata_limit, pg_column_size(p_metadata)
+      using errcode = 'P7005',
+            hint = 'Keep a large document in a store of its own, and its key in the metadata.';
+  end if;
+
+  perform pg_advisory_xact_lock(metadata_entity_lock(p_entity_type, p_entity_id));
+  v_now := greatest(
+    clock_timestamp(),
+    (select o.created_at + interval '1 microsecond'
+     from metadata_outbox o
+     where o.entity_type = p_entity_type
+       and o.entity_id = p_entity_id
+     order by o.created_at desc
+     limit 1));
+
+  insert into metadata_outbox as o (id, entity_id, entity_type, metadata, max_retries, created_at, updated_at)
+  values (uuidv7(), p_entity_id, p_entity_type, p_metadata, p_max_retries, v_now, v_now)
+  returning o.id
+  into v_id;
+  return v_id;
+end
+$$;
+
+comment on function symphony.create_metadata_entry(text, text, jsonb, int) is
+  'Creates one entry of the metadata lane in the caller''s transaction and returns its id.';

@@ -1,0 +1,20 @@
+-- Gives an entry up: FAILED to DLQ. It ends there.
+--
+-- With p_token it is for the holder of a claim without retries left: PROCESSING to FAILED to DLQ, in one transaction. Without, it
+-- is for an entry that FAILED and that nobody holds, retries or not.
+-- Locks: the row. Raises: P0002, P7001, P7002, P7003, P7005, and 55P03 behind a lock that is not let go within 5 s.
+-- For: symphony_executor and symphony_operator.
+create or replace function symphony.mark_metadata_dlq(p_id uuid, p_token uuid, p_reason text)
+  returns void
+  language plpgsql
+  security definer
+  set search_path = pg_catalog, symphony, pg_temp
+  set lock_timeout = '5s'
+as $$
+begin
+  perform end_metadata_claim(p_id, p_token, 'DLQ', p_reason);
+end
+$$;
+
+comment on function symphony.mark_metadata_dlq(uuid, uuid, text) is
+  'FAILED to DLQ; with the token of a claim that has no retries left, from PROCESSING through FAILED.';

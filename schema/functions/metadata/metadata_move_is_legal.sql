@@ -1,0 +1,19 @@
+-- The five arrows: whether an entry may go from one status to another. The only place in SQL that knows them all.
+--
+-- Staying is no move. Rust has the same five in Status::can_transition_to; proof 24 holds them equal.
+-- Locks: nothing. For: the trigger.
+create or replace function symphony.metadata_move_is_legal(p_from symphony.metadata_status, p_to symphony.metadata_status)
+  returns boolean
+  language sql
+  immutable
+  parallel safe
+  set search_path = pg_catalog, symphony, pg_temp
+return (p_from, p_to) in (
+  ('PENDING', 'PROCESSING'),
+  ('PROCESSING', 'PUBLISHED'),
+  ('PROCESSING', 'FAILED'),
+  ('FAILED', 'PROCESSING'),
+  ('FAILED', 'DLQ'));
+
+comment on function symphony.metadata_move_is_legal(symphony.metadata_status, symphony.metadata_status) is
+  'Whether an entry may go from one status to another: five moves, and no other.';

@@ -1,0 +1,30 @@
+-- Who may do what on the metadata lane. Follows core.sql, which takes away what anybody had before. Nobody may read or change the table:
+-- its rows hold the tokens of claims.
+revoke all on type symphony.metadata_status from public;
+
+grant execute on function
+  symphony.create_metadata_entry
+to symphony_ingest;
+
+grant execute on function
+  symphony.claim_metadata_batch,
+  symphony.complete_metadata_batch,
+  symphony.mark_metadata_dlq,
+  symphony.mark_metadata_failed,
+  symphony.mark_metadata_published,
+  symphony.next_metadata_due,
+  symphony.repair_metadata_entries
+to symphony_executor;
+
+grant execute on function
+  symphony.mark_metadata_dlq
+to symphony_operator;
+
+grant execute on function
+  symphony.find_metadata_by_entity
+to symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor;
+
+grant select on
+  symphony.metadata_outbox_entries,
+  symphony.metadata_outbox_status
+to symphony_operator, symphony_readonly, symphony_auditor;
