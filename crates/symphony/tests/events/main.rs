@@ -3,7 +3,7 @@
 //! # Layout
 //! - [`killing`]: the run itself, for each broker
 //! - [`course`]: a database, a broker and relayers, and how far they have come; [`publishers`] feed it
-//! - [`bus`]: a broker, and what somebody else finds in it; [`nats`], [`rabbitmq`] and [`redis`] are how each is read
+//! - [`bus`]: a broker, and what somebody else finds in it; [`nats`], [`rabbitmq`] and [`redis`] are how each is read, the last by [`resp`]
 //! - [`tally`]: what was committed against what has arrived
 //! - [`refusing`]: why a relayer with events does not start
 //!
@@ -29,4 +29,5 @@ mod refusing;
 #[path = "../relayer/relayer.rs"]
 #[allow(dead_code, reason = "the payment lane asks more of it")]
 mod relayer;
+mod resp;
 mod tally;
