@@ -24,6 +24,8 @@ const HASTE: Duration = Duration::from_millis(200);
 const SESSIONS: usize = 2;
 /// Entries of one transaction.
 const TOGETHER: usize = 3;
+/// Updates of one entity, one after the other. Then nothing heals it any more: what is lost of it stays lost.
+const UPDATES: usize = 5;
 /// One in so many transactions is rolled back.
 const ROLLED_BACK: usize = 7;
 /// No outage of these tests may use up the retries of an entry.
@@ -42,6 +44,9 @@ pub(crate) fn orders(url: &str, store: &str) -> Orders {
     orders
 }
 
+/// Sessions that write, and what each has committed: the entry, its entity, its number.
+pub(crate) type Writing = JoinSet<Vec<(EntryId, String, usize)>>;
+
 /// Everything that one test has.
 pub(crate) struct Course {
     pub(crate) second: Second,
@@ -50,6 +55,8 @@ pub(crate) struct Course {
     /// Every entry that was committed, and the number in the last metadata of each entity.
     committed: BTreeSet<EntryId>,
     latest: BTreeMap<String, usize>,
+    /// The number that the next entry of each session has.
+    next: usize,
     writer_url: String,
     /// Names of relayers that died.
     dead: Vec<String>,
@@ -71,6 +78,7 @@ impl Course {
             owner,
             committed: BTreeSet::new(),
             latest: BTreeMap::new(),
+            next: 0,
             writer_url,
             dead: Vec::new(),
             hastened: Instant::now(),
@@ -101,15 +109,21 @@ impl Course {
         self.mourn(&dead).await;
     }
 
-    /// Commits about so many entries: several updates of each entity, some in one transaction.
-    pub(crate) async fn write(&mut self, entries: usize, entities: usize) {
-        let from = self.committed.len();
+    /// Begins to commit about so many entries, several updates of each entity, some of them in one transaction.
+    pub(crate) fn begin(&mut self, entries: usize) -> Writing {
+        let numbers = self.next..self.next + entries / SESSIONS;
+        self.next = numbers.end;
         let mut sessions = JoinSet::new();
         for session in 0..SESSIONS {
             let target = Target::parse(&self.writer_url).unwrap();
-            sessions.spawn(write(target, session, from..from + entries / SESSIONS, entities / SESSIONS));
+            sessions.spawn(write(target, session, numbers.clone()));
         }
-        while let Some(written) = sessions.join_next().await {
+        sessions
+    }
+
+    /// Waits until it is done.
+    pub(crate) async fn finish(&mut self, mut writing: Writing) {
+        while let Some(written) = writing.join_next().await {
             for (id, entity, number) in written.unwrap() {
                 self.committed.insert(id);
                 // A session commits one transaction after the other.
@@ -191,12 +205,7 @@ impl Course {
 }
 
 /// One session: entities of its own, several in a transaction, now and then a rollback.
-async fn write(
-    target: Target,
-    session: usize,
-    numbers: std::ops::Range<usize>,
-    entities: usize,
-) -> Vec<(EntryId, String, usize)> {
+async fn write(target: Target, session: usize, numbers: std::ops::Range<usize>) -> Vec<(EntryId, String, usize)> {
     let mut client = target.connect().await.unwrap();
     let (mut committed, mut transactions) = (Vec::new(), 0_usize);
     let mut left = numbers.peekable();
@@ -204,8 +213,7 @@ async fn write(
         let transaction = client.transaction().await.unwrap();
         let mut together = Vec::new();
         for number in left.by_ref().take(TOGETHER) {
-            // Two in a row belong to the same entity, so that a transaction has several of one.
-            let id = format!("{session}-{}", number / 2 % entities);
+            let id = format!("{session}-{}", number / UPDATES);
             let entity = Entity::new("document", id.clone()).unwrap();
             let entry = Entry { entity, metadata: json!({ "number": number }).into(), max_retries: Some(RETRIES) };
             together.push((producer::create(&transaction, &entry).await.unwrap(), id, number));

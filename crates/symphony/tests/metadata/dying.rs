@@ -11,8 +11,7 @@ use crate::relayer::Relayer;
 use crate::second::Second;
 
 /// How many entries wait for each victim.
-const WAITING: usize = 12;
-const ENTITIES: usize = 4;
+const WAITING: usize = 20;
 const ABORTED: i32 = 6;
 
 #[tokio::test]
@@ -20,7 +19,8 @@ async fn whatever_step_a_relayer_dies_at_another_carries_on() {
     let mut course = Course::open(Second::postgres().await).await;
     // Claims of this lane are not renewed, so nobody dies of it.
     for (_, step) in ALL.iter().filter(|(_, step)| !step.ends_with("_renew")) {
-        course.write(WAITING, ENTITIES).await;
+        let writing = course.begin(WAITING);
+        course.finish(writing).await;
         let victim = if step.ends_with("_release") {
             stopped_while_it_claims(&course, step).await
         } else {

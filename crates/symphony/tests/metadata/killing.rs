@@ -9,9 +9,8 @@ use crate::course::Course;
 use crate::second::Second;
 
 /// How many times something is killed, and how many entries are written each time.
-const ROUNDS: usize = 5;
-const ENTRIES: usize = 60;
-const ENTITIES: usize = 12;
+const ROUNDS: usize = 6;
+const ENTRIES: usize = 120;
 
 async fn run(second: Second) {
     let given = std::env::var("SYMPHONY_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -21,19 +20,21 @@ async fn run(second: Second) {
     let mut relayers = [course.relayer().await, course.relayer().await];
     for round in 0..ROUNDS {
         let before = course.ended().await;
-        course.write(ENTRIES, ENTITIES).await;
-        // From the first entry of the round to its last but one.
+        let writing = course.begin(ENTRIES);
+        // Where there is still something under way.
         let chance = seed.wrapping_mul(6_364_136_223_846_793_005).rotate_left(u32::try_from(round).unwrap() * 7);
         let moment = before + usize::try_from(chance % (ENTRIES as u64 / 2)).unwrap();
         course.until("it is time to kill", async |course| course.ended().await >= moment).await;
         if round % 2 == 0 {
-            course.kill(&mut relayers[round / 2 % 2]).await;
-        } else {
             course.second.kill().await;
-            let failures = course.failures().await;
-            course.write(ENTRIES, ENTITIES).await;
+            course.finish(writing).await;
+            let (failures, writing) = (course.failures().await, course.begin(ENTRIES / 4));
+            course.finish(writing).await;
             course.until("the store is missed", async |course| course.failures().await > failures).await;
             course.second.revive().await;
+        } else {
+            course.kill(&mut relayers[round / 2 % 2]).await;
+            course.finish(writing).await;
         }
     }
     course.until_all_ended().await;
