@@ -200,7 +200,12 @@ impl Course {
         for ((_, entity), (_, metadata)) in &expected {
             assert_eq!(*metadata, format!("{{\"number\": {}}}", self.latest[entity]), "{entity}");
         }
-        assert_eq!(self.second.read().await, expected);
+        let kept = self.second.read().await;
+        let differs = |entity: &&(String, String)| kept.get(entity) != expected.get(entity);
+        let entities: BTreeSet<_> = kept.keys().chain(expected.keys()).collect();
+        for entity in entities.into_iter().filter(differs) {
+            panic!("{entity:?}: {:?} is kept instead of {:?}", kept.get(entity), expected.get(entity));
+        }
     }
 }
 
