@@ -203,7 +203,7 @@ impl Course {
         let kept = self.second.read().await;
         let differs = |entity: &&(String, String)| kept.get(entity) != expected.get(entity);
         let entities: BTreeSet<_> = kept.keys().chain(expected.keys()).collect();
-        for entity in entities.into_iter().filter(differs) {
+        if let Some(entity) = entities.into_iter().find(differs) {
             panic!("{entity:?}: {:?} is kept instead of {:?}", kept.get(entity), expected.get(entity));
         }
     }
