@@ -2,6 +2,13 @@
 //! the roles they need and no more, and somebody who counts while they work.
 //!
 //! It knows the schema from outside. What it counts, it counts by itself, not by the views that it is shown beside.
+//!
+//! # Layout
+//!
+//! - this file: orders and their payments
+//! - [`news`]: the events that tell of them
+
+pub mod news;
 
 use std::collections::BTreeSet;
 

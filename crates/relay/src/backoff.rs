@@ -51,7 +51,7 @@ impl Backoff {
 }
 
 /// Up to a quarter longer, by chance, so that a fleet that failed together does not come back together.
-fn spread(wait: Duration) -> Duration {
+pub(crate) fn spread(wait: Duration) -> Duration {
     wait + share(wait / 4)
 }
 

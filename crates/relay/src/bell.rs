@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, spread};
 use crate::fail_point::{self, Step};
 use crate::lane::Trouble;
 use crate::metrics::Meter;
@@ -19,6 +19,10 @@ use crate::metrics::Meter;
 /// How long a bell may take to be armed or disarmed. Arming may have to connect and to make sure that what is said is heard;
 /// no lease depends on it, so it has more time than other calls.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a bell is left alone that was refused again: nobody removes a pooler within seconds, and each try costs two sessions and a
+/// notification.
+const REFUSED: Duration = Duration::from_secs(60);
 
 /// Something that rings when there is new work. It connects by itself when it is armed, and again after it failed.
 pub trait Bell: Send + 'static {
@@ -99,6 +103,7 @@ impl Rope {
             news,
             armed: false,
             connected: false,
+            refused: false,
             backoff: Backoff::of_calls(),
             not_before: Instant::now(),
         };
@@ -146,6 +151,8 @@ struct Keeper<B> {
     news: watch::Sender<News>,
     armed: bool,
     connected: bool,
+    /// The last try was refused.
+    refused: bool,
     backoff: Backoff,
     /// After a failure, when to try again.
     not_before: Instant,
@@ -187,7 +194,7 @@ impl<B: Bell> Keeper<B> {
                 if self.backoff.worked() {
                     tracing::info!("the listener is back");
                 }
-                (self.armed, self.connected) = (true, true);
+                (self.armed, self.connected, self.refused) = (true, true, false);
                 self.news.send_modify(|news| news.armings += 1);
                 self.meter.listener_connected(true);
             }
@@ -206,7 +213,11 @@ impl<B: Bell> Keeper<B> {
 
     fn lost(&mut self, trouble: &Trouble) {
         (self.armed, self.connected) = (false, false);
-        self.not_before = Instant::now() + self.backoff.after(trouble);
+        let refused = matches!(trouble, Trouble::Refused(_));
+        let again = std::mem::replace(&mut self.refused, refused) && refused;
+        let wait = self.backoff.after(trouble);
+        // Once, the server may have been slow to ring.
+        self.not_before = Instant::now() + if again { wait.max(spread(REFUSED)) } else { wait };
         self.news.send_if_modified(|news| news.armed_for.take().is_some());
         self.meter.listener_connected(false);
         if self.backoff.just_began() {

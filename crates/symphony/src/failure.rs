@@ -4,7 +4,7 @@ use std::{error::Error, fmt::Write as _, process::ExitCode};
 
 use symphony_outbox::{
     connect,
-    error::{CompleteError, EnqueueError, Fault, LeaseError, OperateError, Report},
+    error::{CompleteError, EnqueueError, Fault, LeaseError, OperateError, Report, event::PublishError},
     schema,
 };
 use symphony_proof::kit::scratch;
@@ -232,6 +232,15 @@ impl From<EnqueueError> for Failure {
             EnqueueError::UnknownRail(report) => said(NO, &report)
                 .hint("check the spelling with: symphony rail list; or register it with: symphony rail set"),
             EnqueueError::Fault(fault) => fault.into(),
+        }
+    }
+}
+
+impl From<PublishError> for Failure {
+    fn from(error: PublishError) -> Self {
+        match error {
+            PublishError::InvalidArgument(report) => said(USAGE, &report),
+            PublishError::Fault(fault) => fault.into(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `symphony demo`: it pays, is killed here and there, audits, and leaves nothing behind.
+//! `symphony demo`: it pays and tells of it, is killed here and there, audits, and leaves nothing behind.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -20,8 +20,8 @@ use symphony_proof::kit::process::{Launch, Program};
 use symphony_proof::kit::wait;
 use tempfile::TempDir;
 
-/// A demo drains for three minutes at most; this is for everything around it on a busy machine.
-const BOUND: Duration = Duration::from_secs(300);
+/// A demo drains for six minutes at most; this is for everything around it on a busy machine.
+const BOUND: Duration = Duration::from_secs(480);
 
 /// A folder for all that a demo makes, which a server of another user may enter. Its path is short, for sockets.
 fn folder() -> TempDir {
@@ -41,7 +41,8 @@ async fn paying(folder: &Path, arguments: &[&str]) -> Program {
         .start()
         .unwrap();
     demo.wait_for_line(|line| number(line, "dispatched").is_some_and(|paid| paid > 0), BOUND).await.unwrap();
-    assert!(!of(folder).is_empty() && std::fs::read_dir(folder).unwrap().count() == 1, "it is somewhere else");
+    // A folder for PostgreSQL and one for each broker, and who works in them.
+    assert!(of(folder).len() >= 3 && std::fs::read_dir(folder).unwrap().count() == 3, "it is somewhere else");
     demo
 }
 
@@ -56,14 +57,17 @@ fn interrupt(demo: &Program) {
     kill_process(Pid::from_raw(demo.id()).unwrap(), Signal::INT).unwrap();
 }
 
-/// The command lines that name this folder: the server, the bank and the relayers of its demo.
+/// The command lines that name this folder, or work in it: the servers, the bank and the relayers of its demo.
 fn of(folder: &Path) -> Vec<String> {
     let name = folder.to_str().unwrap();
     let commands = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
         entry.file_name().to_str()?.parse::<u32>().ok()?;
-        std::fs::read_to_string(entry.path().join("cmdline")).ok()
+        let command = std::fs::read_to_string(entry.path().join("cmdline")).ok()?;
+        // Redis writes over its command line.
+        let works_in = std::fs::read_link(entry.path().join("cwd")).unwrap_or_default();
+        (command.contains(name) || works_in.starts_with(folder)).then(|| command.replace('\0', " "))
     });
-    commands.map(|command| command.replace('\0', " ")).filter(|command| command.contains(name)).collect()
+    commands.collect()
 }
 
 #[track_caller]
@@ -73,18 +77,40 @@ fn nothing_is_left(folder: &Path) {
     assert!(left.is_empty(), "{left:?}");
 }
 
-#[tokio::test]
-async fn relayers_are_killed_and_the_audit_holds() {
-    let folder = folder();
+/// A short demo to its end, with these variables: its audit, which holds, and what it has said.
+fn audited(folder: &Path, variables: &[(&str, &str)]) -> (Value, String) {
     let ran = std::process::Command::new(env!("CARGO_BIN_EXE_symphony"))
         .args(["demo", "--for", "6s", "--kill-every", "2s", "--payments-per-second", "50", "--json"])
-        .env("TMPDIR", folder.path())
+        .env("TMPDIR", folder)
+        .envs(variables.iter().copied())
         .stdin(std::process::Stdio::null())
         .output()
         .unwrap();
     let said = String::from_utf8(ran.stderr).unwrap();
     assert_eq!(ran.status.code(), Some(0), "{}\n{said}", String::from_utf8_lossy(&ran.stdout));
-    let audit: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    (serde_json::from_slice(&ran.stdout).unwrap(), said)
+}
+
+/// The part about events: all of them were found, at two places of these names, one of which was killed.
+#[track_caller]
+fn events_have_arrived(audit: &Value, places: [&str; 2]) {
+    let events = &audit["events"];
+    let none = [&events["missing"], &events["out_of_order"]];
+    assert_eq!(none, [0, 0], "{events}");
+    assert_eq!((&events["committed"], &events["broker_kills"]), (&audit["business"]["committed"], &1.into()));
+    let found: Vec<_> = events["places"].as_array().unwrap().iter().collect();
+    assert_eq!(found.len(), 2, "{events}");
+    for (at, name) in found.iter().zip(places) {
+        assert!(at["place"].as_str().unwrap().starts_with(name), "{events}");
+        assert!(at["arrived"].as_u64().unwrap() > 0 && at["arrived"] == at["committed"], "{events}");
+        assert!(at["aggregates"].as_u64().unwrap() > 0 && at["findings"] == Value::Array(Vec::new()), "{events}");
+    }
+}
+
+#[tokio::test]
+async fn relayers_and_a_broker_are_killed_and_the_audit_holds() {
+    let folder = folder();
+    let (audit, said) = audited(folder.path(), &[]);
     assert_eq!((&audit["holds"], &audit["lost"], &audit["executed_twice"]), (&true.into(), &0.into(), &0.into()));
     let count = |pointer: &str| audit.pointer(pointer).and_then(Value::as_u64).unwrap();
     assert!(count("/kills") >= 1, "{audit}");
@@ -95,9 +121,27 @@ async fn relayers_are_killed_and_the_audit_holds() {
     let ended =
         count("/report/counts/dispatched") + count("/report/counts/failed") + count("/report/counts/unknown");
     assert_eq!(ended, count("/report/counts/outboxes"));
+    events_have_arrived(&audit, ["NATS on port ", "Redis on port "]);
     // Without a terminal there are plain lines, and nothing that would steer one.
-    assert!(said.contains("paying: enqueued ") && said.contains("kill -9 relayer-1.1"), "{said}");
+    let heard = |words: &str| said.lines().any(|line| line.contains(words));
+    assert!(heard("paying: enqueued ") && heard("kill -9 relayer-1.1") && heard("; events "), "{said}");
+    let again = |line: &str| line.starts_with("NATS on port ") && line.ends_with(" started again");
+    assert!(heard("kill -9 NATS on port ") && said.lines().any(again), "{said}");
     assert!(!said.contains('\u{1b}'), "{said}");
+    nothing_is_left(folder.path());
+}
+
+#[tokio::test]
+async fn without_brokers_events_go_to_receivers_over_http() {
+    let folder = folder();
+    let nowhere = folder.path().join("nowhere");
+    let nowhere = nowhere.to_str().unwrap();
+    let (audit, said) =
+        audited(folder.path(), &[("SYMPHONY_NATS_SERVER", nowhere), ("SYMPHONY_REDIS_SERVER", nowhere)]);
+    events_have_arrived(&audit, ["a receiver over HTTP on port "; 2]);
+    for broker in ["NATS", "Redis"] {
+        assert!(said.lines().any(|line| line.starts_with(&format!("there is no {broker} here: "))), "{said}");
+    }
     nothing_is_left(folder.path());
 }
 
@@ -107,7 +151,8 @@ async fn ctrl_c_ends_it_early_with_an_audit() {
     let demo = paying(folder.path(), &["--for", "1h", "--kill-every", "0s"]).await;
     interrupt(&demo);
     assert_eq!(demo.exit_code(BOUND).await.unwrap(), 0, "{}", demo.tail());
-    demo.wait_for_line(|line| line.contains("0 lost, 0 executed twice"), BOUND).await.unwrap();
+    demo.wait_for_line(|line| line.contains("payments: 0 lost, 0 executed twice"), BOUND).await.unwrap();
+    demo.wait_for_line(|line| line.contains("events: 0 missing, 0 out of order"), BOUND).await.unwrap();
     demo.wait_for_line(|line| line.contains("DISPATCHED by relayer-"), BOUND).await.unwrap();
     nothing_is_left(folder.path());
 }
@@ -149,6 +194,38 @@ async fn a_bank_that_forgets_its_keys_is_found_out() {
     assert_eq!(demo.exit_code(BOUND).await.unwrap(), 1, "{}", demo.tail());
     demo.wait_for_line(|line| line.contains("FOUND the bank has executed key"), BOUND).await.unwrap();
     demo.wait_for_line(|line| line.contains("THE AUDIT DOES NOT HOLD"), BOUND).await.unwrap();
+    nothing_is_left(folder.path());
+}
+
+#[tokio::test]
+async fn a_broker_that_loses_what_it_has_confirmed_is_found_out() {
+    let folder = folder();
+    let demo = paying(folder.path(), &["--for", "1h", "--kill-every", "0s", "--faults", "none"]).await;
+    let begins = demo.wait_for_line(|line| line.contains("Redis on port "), BOUND).await.unwrap();
+    let port = begins.split_once("Redis on port ").unwrap().1.split(',').next().unwrap().to_owned();
+    let password = std::fs::read_dir(folder.path()).unwrap().flatten();
+    let password = password.map(|entry| entry.path().join("broker-password")).find(|file| file.exists()).unwrap();
+    let password = std::fs::read_to_string(password).unwrap();
+    // Whoever takes everything out of the stream takes something out, once there was something.
+    let loses = async || {
+        let mut redis = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+        redis.set_read_timeout(Some(BOUND)).unwrap();
+        write!(redis, "AUTH symphony {password}\r\nXTRIM payroll MAXLEN 0\r\nQUIT\r\n").unwrap();
+        let mut answers = String::new();
+        redis.read_to_string(&mut answers).unwrap();
+        assert!(answers.starts_with("+OK\r\n:"), "{answers}");
+        !answers.contains(":0\r\n")
+    };
+    wait::until("Redis had an event to lose", BOUND, loses).await.unwrap();
+    interrupt(&demo);
+    assert_eq!(demo.exit_code(BOUND).await.unwrap(), 1, "{}", demo.tail());
+    let found =
+        |line: &str| line.contains("FOUND Redis on port ") && line.contains("was committed and is missing");
+    demo.wait_for_line(found, BOUND).await.unwrap();
+    demo.wait_for_line(|line| line.contains("THE AUDIT DOES NOT HOLD"), BOUND).await.unwrap();
+    demo.wait_for_line(|line| line.contains("payments: 0 lost, 0 executed twice; everything"), BOUND)
+        .await
+        .unwrap();
     nothing_is_left(folder.path());
 }
 

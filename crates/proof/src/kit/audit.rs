@@ -22,10 +22,12 @@
 //! - [`Execution`]: what the bank says
 //! - [`compare`]: both, payment by payment
 //! - [`Report`]: what was found, and the counts
+//! - [`events`]: the same for events, with what somebody finds where they went
 
 mod bank;
 mod books;
 mod comparison;
+pub mod events;
 mod report;
 
 pub use bank::{Execution, executions};

@@ -1,17 +1,20 @@
 //! Real brokers on free ports of the loopback address, each in a private folder: started, stopped, killed, paused and
 //! started again on the same data.
 //!
-//! It knows how a server is set up and when it is ready. It does not know what is published to it.
+//! It knows how a server is set up, when it is ready and how somebody looks what is in it. It does not know who publishes to it.
 //!
 //! # Layout
 //!
 //! - [`Broker`]: one server, from start to end
 //! - `setup`: how each is told what to do
 //! - `search`: which programs to run
+//! - `reading`: what somebody finds in it who is not the sink
 
+mod reading;
 mod search;
 mod setup;
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,6 +24,7 @@ use super::account::Account;
 use super::folder::Folder;
 use super::port::free_port;
 use super::process::{self, Program};
+pub use reading::ReadError;
 pub use search::{FindError, find};
 
 /// How long a server may take to be ready, or to end.
@@ -70,15 +74,22 @@ pub enum Error {
 }
 
 /// A broker that was started. It is gone with its data when this is dropped.
-#[derive(Debug)]
 pub struct Broker {
     kind: Kind,
     port: u16,
+    password: String,
     server: Program,
     /// Servers that it needs beside it.
     _beside: Option<Program>,
     plan: setup::Plan,
     _folder: Folder,
+}
+
+/// Without the password.
+impl fmt::Debug for Broker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Broker").field("kind", &self.kind).field("port", &self.port).finish_non_exhaustive()
+    }
 }
 
 impl Broker {
@@ -99,7 +110,10 @@ impl Broker {
             let beside = plan.beside()?;
             let server = plan.launch().start()?;
             match ready(kind, &server).await {
-                Ok(()) => return Ok(Self { kind, port, server, _beside: beside, plan, _folder: folder }),
+                Ok(()) => {
+                    let password = terms.password.clone();
+                    return Ok(Self { kind, port, password, server, _beside: beside, plan, _folder: folder });
+                }
                 Err(error) => {
                     let output = server.tail().to_lowercase();
                     let taken = output.contains("in use") || output.contains("eaddrinuse");

@@ -248,6 +248,27 @@ async fn a_bell_that_cannot_be_armed_is_tried_with_backoff() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_bell_that_is_refused_again_is_left_alone_for_a_minute() {
+    let sim = Sim::new();
+    sim.always(Call::Arm, Some(Fault::Refused));
+    let work = start_with_bell(&sim, polling());
+    pass(600 * S).await;
+    let tries = sim.times(Call::Arm);
+    let pauses: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!((8..=11).contains(&tries.len()), "{tries:?}");
+    assert!(pauses[0] < 10 * S, "the first time it may have been slow: {pauses:?}");
+    assert!(pauses[1..].iter().all(|pause| (60 * S..=76 * S).contains(pause)), "{pauses:?}");
+    // Work is found meanwhile, and the bell once it can be had.
+    let id = sim.enqueue("wire");
+    pass(S).await;
+    assert_eq!(sim.ledger(id), [Outcome::Paid]);
+    sim.always(Call::Arm, None);
+    pass(80 * S).await;
+    assert!(sim.armed());
+    work.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_scheduled_row_wakes_it_on_time() {
     let sim = Sim::new();
     let id = sim.schedule("wire", 7_123 * MS);

@@ -1,19 +1,24 @@
-//! `symphony demo`: the whole system under load, with a bank that fails and relayers that are killed, then an audit.
+//! `symphony demo`: the whole system under load, with a bank that fails, relayers and a broker that are killed, then an audit.
 //!
-//! Everything is real and runs in processes of its own: a private PostgreSQL, a simulated bank, two relayers. Nothing of it
-//! outlives the demo.
+//! Everything is real and runs in processes of its own: a private PostgreSQL, a simulated bank, brokers, two relayers. Nothing of
+//! it outlives the demo.
 //!
 //! # Layout
 //! - [`stage`]: what is set up before anybody pays
-//! - [`load`]: the business that enqueues
+//! - [`lane`]: what is asked of a lane; [`payments`] and [`events`] are two, [`lanes`] are all
+//! - [`load`]: the business that writes to all of them
 //! - [`fleet`]: the relayers, and who kills them
-//! - [`counts`]: what is going on, at one moment
-//! - [`view`]: how that is shown
-//! - [`verdict`]: the audit, in words and as JSON
+//! - [`rate`]: how fast a number grows
+//! - [`view`]: how it is shown
+//! - [`verdict`]: what the audits come to, in words and as JSON
 
-mod counts;
+mod events;
 mod fleet;
+mod lane;
+mod lanes;
 mod load;
+mod payments;
+mod rate;
 mod stage;
 mod verdict;
 mod view;
@@ -29,27 +34,33 @@ use crate::{
     interruption::Interruption,
     output::Form,
 };
-use counts::Counter;
 use fleet::Fleet;
+use lanes::Lanes;
 use load::{Load, Tally};
 use stage::Stage;
 use verdict::Verdict;
-use view::{Phase, View};
+use view::{Phase, Sight, View};
 
-/// How long what is enqueued may take to end after the last enqueue. A retry is due within seconds; this is for machines
-/// that have something else to do.
-const DRAIN: Duration = Duration::from_secs(180);
+/// How long what is enqueued may take to end after the last enqueue. A retry is due within seconds; this is for machines that have
+/// something else to do, and longer than the 5 minutes after which an event comes back whose claim nobody knows of.
+const DRAIN: Duration = Duration::from_secs(360);
+/// When a place where events go is killed, at the latest; in short demos it is half-way.
+const OUTAGE: Duration = Duration::from_secs(15);
 /// How often is counted and shown.
 const TICK: Duration = Duration::from_millis(500);
 /// The longest demo.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Run the whole system under load, kill its relayers, and audit every payment
+/// Run the whole system under load, kill parts of it, and audit every payment and every event
 ///
-/// Starts a private PostgreSQL, a simulated bank that fails in the ways of banks, and two relayers; enqueues payments in
-/// transactions with orders of a shop; kills a relayer with kill -9 now and then. At the end it waits until every payment has
-/// ended, and compares the outbox with the bank's own ledger, payment by payment. The exit code is 0 if nothing was lost,
-/// nothing executed twice, and everything else agrees.
+/// Starts a private PostgreSQL, a simulated bank that fails in the ways of banks, NATS and Redis, and two relayers; enqueues payments
+/// and publishes events in transactions with orders of a shop; kills a relayer with kill -9 now and then, and NATS once. Where
+/// a broker is not installed, its events go to a receiver over HTTP. At the end it waits until everything has ended, and
+/// compares the outbox with the bank's own ledger, payment by payment, and with what somebody else finds in the brokers,
+/// event by event. The exit code is 0 if nothing was lost, nothing executed twice, no event of an aggregate overtook
+/// another, and everything else agrees.
+///
+/// A dead relayer's events come back after 5 minutes. Nobody has to watch that: the demo makes its claims older.
 ///
 /// Ctrl-C ends it early, with the audit; a second one leaves at once. It touches no other database, and removes
 /// whatever it has started.
@@ -63,7 +74,7 @@ pub(crate) struct Arguments {
     /// Enqueue for so long
     #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = length)]
     length: Duration,
-    /// Enqueue so many payments a second, if the machine can
+    /// Take so many orders a second, each with a payment and an event, if the machine can
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=5_000))]
     payments_per_second: u32,
     /// Payments are for so many participants
@@ -72,13 +83,13 @@ pub(crate) struct Arguments {
     /// How often the bank fails
     #[arg(long, value_name = "MIX", value_parser = ["none", "some", "many"], default_value = "some")]
     faults: String,
-    /// Kill a relayer so often; 0s is never
+    /// Kill a relayer so often, and a broker once; 0s is never
     #[arg(long, value_name = "TIME", default_value = "7s", value_parser = pause)]
     kill_every: Duration,
-    /// The same seed gives the same payments and the same faults
+    /// The same seed gives the same orders and the same faults
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// At the end leave PostgreSQL, the bank and the folder in place until Ctrl-C, and say how to reach them
+    /// At the end leave PostgreSQL, the bank, the brokers and the folder in place until Ctrl-C, and say how to reach them
     #[arg(long)]
     keep: bool,
     #[command(flatten)]
@@ -105,54 +116,57 @@ impl Arguments {
     pub(crate) async fn run(self) -> Result<Answer, Failure> {
         let mut interruption = Interruption::listen()?;
         let mut view = View::new(self.form, self.length);
-        view.say("starting a private PostgreSQL, a bank and two relayers")?;
-        let (stage, mut fleet) = interruption.or(self.start()).await??;
+        view.say("starting a private PostgreSQL, a bank, brokers and two relayers")?;
+        let (stage, mut lanes, mut fleet) = interruption.or(self.start()).await??;
         view.say(&format!(
-            "PostgreSQL {} on port {}, the bank on {}, faults: {}, seed {}",
+            "PostgreSQL {} on port {}, the bank on {}, faults: {}, seed {}\n{}",
             stage.version(),
             stage.port(),
-            stage.bank_place(),
+            lanes.payments.bank_place(),
             self.faults,
-            self.seed
+            self.seed,
+            lanes.events.where_to(),
         ))?;
 
-        let mut counter = Counter::new(stage.owner().await?, stage.bank_place());
+        let began = Instant::now();
         let load = Load::start(&stage, self.payments_per_second, self.participants, self.seed).await?;
-        let tally = self.pay(&mut view, &mut counter, &mut fleet, load, &mut interruption).await?;
-        let kills = fleet.kills();
+        let tally = self.pay(&mut view, &mut lanes, &mut fleet, load, &mut interruption, began).await?;
         // Whoever asks again does not want to wait.
-        let ending = self.end(&mut view, &mut counter, fleet, &stage, tally, kills);
-        let (verdict, story) = interruption.or(ending).await??;
+        let ending = self.end(&mut view, &mut lanes, fleet, tally, began);
+        let verdict = interruption.or(ending).await??;
+        let story = stage.story().await?;
 
         let text = || verdict.text(view.colours(), story.as_ref().map(inspect::text).as_deref(), self.keep);
         self.form.print(&verdict, text)?;
         if self.keep {
-            view.say(&format!(
-                "\n{}",
-                stage.how_to_look(story.as_ref().map(|story| story.instruction_id.as_str()))
-            ))?;
+            let eventful = story.as_ref().map(|story| story.instruction_id.as_str());
+            view.say(&format!("\n{}", stage.how_to_look(&lanes, eventful)))?;
             // It was asked for, so it is no failure: the answer is that of the audit.
             interruption.caught().await;
         }
         Ok(if verdict.holds() { Answer::Yes } else { Answer::No })
     }
 
-    async fn start(&self) -> Result<(Stage, Fleet), Failure> {
-        let stage = Stage::set(&self.faults, self.seed).await?;
-        let fleet = Fleet::start(&stage).await?;
-        Ok((stage, fleet))
+    async fn start(&self) -> Result<(Stage, Lanes, Fleet), Failure> {
+        let stage = Stage::set().await?;
+        let mut lanes = Lanes::open(&stage, &self.faults, self.seed).await?;
+        if !self.kill_every.is_zero() {
+            lanes.events.plan_outage(OUTAGE.min(self.length / 2));
+        }
+        let fleet = Fleet::start(&stage, &lanes).await?;
+        Ok((stage, lanes, fleet))
     }
 
-    /// Lets the business enqueue and kills relayers, until the time is over or somebody asks to end.
+    /// Lets the business enqueue and kills whoever carries it, until the time is over or somebody asks to end.
     async fn pay(
         &self,
         view: &mut View,
-        counter: &mut Counter,
+        lanes: &mut Lanes,
         fleet: &mut Fleet,
         mut load: Load,
         interruption: &mut Interruption,
+        began: Instant,
     ) -> Result<Tally, Failure> {
-        let began = Instant::now();
         let mut next_kill = self.kill_every;
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -160,21 +174,27 @@ impl Arguments {
             tokio::select! {
                 _ = ticks.tick() => {}
                 _ = interruption.caught() => {
-                    view.say("stopping early: what is enqueued is paid, then audited; Ctrl-C again leaves at once")?;
+                    view.say("stopping early: what is enqueued is carried, then audited; Ctrl-C again leaves at once")?;
                     break;
                 }
             }
             load.check()?;
             fleet.check()?;
-            if began.elapsed() >= self.length {
-                break;
+            // What is due is done before the end is looked at: on a machine that is slow enough, one tick is the whole demo.
+            if let Some(what) = lanes.events.disturb(began.elapsed()).await? {
+                view.event(&what)?;
             }
             if !self.kill_every.is_zero() && began.elapsed() >= next_kill {
                 next_kill += self.kill_every;
                 let who = fleet.kill_one().await?;
-                view.event(&format!("kill -9 {who}; started again"))?;
+                let freed = lanes.died(&who).await?;
+                view.event(&format!("kill -9 {who}; started again{freed}"))?;
             }
-            view.show(&Phase::Paying, &counter.count(fleet.kills()).await?)?;
+            if began.elapsed() >= self.length {
+                break;
+            }
+            let looks = lanes.look().await?;
+            view.show(&Phase::Paying, &Sight { elapsed: began.elapsed(), kills: fleet.kills(), looks })?;
         }
         load.stop().await
     }
@@ -183,32 +203,33 @@ impl Arguments {
     async fn end(
         &self,
         view: &mut View,
-        counter: &mut Counter,
+        lanes: &mut Lanes,
         fleet: Fleet,
-        stage: &Stage,
         tally: Tally,
-        kills: u32,
-    ) -> Result<(Verdict, Option<inspect::Story>), Failure> {
-        let began = Instant::now();
+        began: Instant,
+    ) -> Result<Verdict, Failure> {
+        let kills = fleet.kills();
+        if let Some(what) = lanes.events.mend().await? {
+            view.event(&what)?;
+        }
+        let draining = Instant::now();
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let last = loop {
+        loop {
             ticks.tick().await;
             fleet.check()?;
-            let counts = counter.count(kills).await?;
-            view.show(&Phase::Draining, &counts)?;
-            if counts.numbers.pending == 0 || began.elapsed() >= DRAIN {
-                break counts;
+            let sight = Sight { elapsed: began.elapsed(), kills, looks: lanes.look().await? };
+            view.show(&Phase::Draining, &sight)?;
+            if sight.open() == 0 || draining.elapsed() >= DRAIN {
+                break;
             }
-        };
-        fleet.stop().await?;
-        view.say("auditing: the outbox against the bank's ledger")?;
-        if !self.keep {
-            stage.close_bank().await;
         }
-        let verdict = verdict::reach(stage, tally, last, self.seed).await?;
-        let story = stage.story().await?;
-        Ok((verdict, story))
+        fleet.stop().await?;
+        view.say("auditing: the outbox against the bank's ledger, and against what is in the brokers")?;
+        if !self.keep {
+            lanes.payments.close_bank().await;
+        }
+        Ok(Verdict::new(lanes.audit().await?, tally, kills, self.seed))
     }
 }
 

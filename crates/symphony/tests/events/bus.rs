@@ -2,21 +2,14 @@
 
 use std::path::Path;
 
+use symphony_proof::kit::audit::events::Event;
 use symphony_proof::kit::brokers::{Broker, Kind, Terms, USER};
 
-use crate::{nats, rabbitmq, redis};
+use crate::rabbitmq;
 
 pub(crate) const PASSWORD: &str = "open-sesame-7";
 /// Where the events go: a subject, a routing key, a stream.
 pub(crate) const DESTINATION: &str = "orders";
-
-/// An event as a consumer finds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Arrived {
-    pub(crate) id: i64,
-    /// The CloudEvents `partitionkey`: the aggregate.
-    pub(crate) key: String,
-}
 
 /// A broker that keeps what it has confirmed, over kills too.
 pub(crate) struct Bus {
@@ -29,10 +22,8 @@ impl Bus {
     pub(crate) async fn start(kind: Kind) -> Self {
         let broker = Broker::start(kind, &Terms { password: PASSWORD.to_owned(), tls: None }).await.unwrap();
         match kind {
-            Kind::Nats => nats::prepare(broker.port()).await,
             Kind::RabbitMq => rabbitmq::prepare(broker.port()).await,
-            // The first event makes the stream.
-            Kind::Redis => {}
+            Kind::Nats | Kind::Redis => broker.prepare(DESTINATION).await.unwrap(),
         }
         Self { kind, broker }
     }
@@ -73,12 +64,10 @@ impl Bus {
     }
 
     /// All that has arrived, in the order in which a consumer gets it.
-    pub(crate) async fn read(&self) -> Vec<Arrived> {
-        let port = self.broker.port();
+    pub(crate) async fn read(&self) -> Vec<Event> {
         match self.kind {
-            Kind::Nats => nats::read(port).await,
-            Kind::Redis => redis::read(port).await,
-            Kind::RabbitMq => rabbitmq::read(port).await,
+            Kind::RabbitMq => rabbitmq::read(self.broker.port()).await,
+            Kind::Nats | Kind::Redis => self.broker.read(DESTINATION).await.unwrap(),
         }
     }
 }

@@ -5,21 +5,21 @@
 
 use std::time::Instant;
 
+use symphony_proof::kit::audit::events;
 use symphony_proof::kit::brokers::Kind;
 
 use crate::course::Course;
 use crate::publishers::Publishers;
-use crate::tally;
 
 /// How many events there are unless somebody wants more.
 const EVENTS: usize = 600;
 
-fn events() -> usize {
+fn how_many() -> usize {
     std::env::var("SYMPHONY_EVENTS").map_or(EVENTS, |events| events.parse().unwrap())
 }
 
 async fn run(kind: Kind) {
-    let events = events();
+    let events = how_many();
     // Three relayers and two brokers in the short form; more where there is more to lose.
     let kills = (events / 2_000).clamp(5, 29);
     let share = events / (kills + 1);
@@ -41,7 +41,10 @@ async fn run(kind: Kind) {
     let committed = publishers.end().await;
     assert_eq!(committed.len(), events);
     let arrived = course.bus.read().await;
-    let repeats = tally::compare(&committed, &arrived);
+    let report = events::compare(&committed, &arrived);
+    assert!(report.findings.is_empty(), "{report:?}");
+    assert_eq!(report.committed, events, "numbers were given twice");
+    let repeats = report.repeats;
     if course.bus.drops_repeats() {
         assert_eq!(repeats, 0, "the broker drops repeats");
     }

@@ -8,10 +8,9 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 use symphony_outbox::connect::Target;
 use symphony_outbox::event::{Event, publisher};
+use symphony_proof::kit::audit::events::Event as Committed;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-
-use crate::bus::Arrived;
 
 const SESSIONS: usize = 2;
 /// Events of one transaction; they belong to as many aggregates, or to fewer.
@@ -23,7 +22,7 @@ const ROLLED_BACK: usize = 9;
 
 /// Publishers at work.
 pub(crate) struct Publishers {
-    committed: Arc<Mutex<Vec<Arrived>>>,
+    committed: Arc<Mutex<Vec<Committed>>>,
     processed: watch::Sender<usize>,
     tasks: JoinSet<()>,
 }
@@ -53,7 +52,7 @@ impl Publishers {
     }
 
     /// What was committed, once they are done.
-    pub(crate) async fn end(mut self) -> Vec<Arrived> {
+    pub(crate) async fn end(mut self) -> Vec<Committed> {
         while let Some(ended) = self.tasks.join_next().await {
             ended.unwrap();
         }
@@ -66,7 +65,7 @@ async fn publish(
     session: usize,
     events: usize,
     ahead: usize,
-    committed: Arc<Mutex<Vec<Arrived>>>,
+    committed: Arc<Mutex<Vec<Committed>>>,
     mut processed: watch::Receiver<usize>,
 ) {
     let mut client = target.connect().await.unwrap();
@@ -88,7 +87,7 @@ async fn publish(
                 payload: json!({ "number": number }).into(),
             };
             let id = publisher::publish(&transaction, &event).await.unwrap().0;
-            together.push(Arrived { id, key: format!("order/{aggregate_id}") });
+            together.push(Committed { id, key: format!("order/{aggregate_id}") });
         }
         transactions += 1;
         if transactions.is_multiple_of(ROLLED_BACK) {

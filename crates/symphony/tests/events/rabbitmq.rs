@@ -3,9 +3,10 @@
 use lapin::options::{BasicGetOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Connection, ConnectionProperties, ExchangeKind};
+use symphony_proof::kit::audit::events::Event;
 use symphony_proof::kit::brokers::USER;
 
-use crate::bus::{Arrived, DESTINATION, PASSWORD};
+use crate::bus::{DESTINATION, PASSWORD};
 
 const QUEUE: &str = "kept";
 
@@ -27,13 +28,13 @@ pub(crate) async fn prepare(port: u16) {
     connection.close(200, "".into()).await.unwrap();
 }
 
-pub(crate) async fn read(port: u16) -> Vec<Arrived> {
+pub(crate) async fn read(port: u16) -> Vec<Event> {
     let connection = connect(port).await;
     let channel = connection.create_channel().await.unwrap();
     let mut all = Vec::new();
     while let Some(message) = channel.basic_get(QUEUE.into(), BasicGetOptions { no_ack: true }).await.unwrap() {
         let id = header(&message.properties, "id");
-        all.push(Arrived { id: id.parse().unwrap(), key: header(&message.properties, "partitionkey") });
+        all.push(Event { id: id.parse().unwrap(), key: header(&message.properties, "partitionkey") });
     }
     connection.close(200, "".into()).await.unwrap();
     all

@@ -25,6 +25,4 @@ mod refusing;
 #[path = "../relayer/relayer.rs"]
 #[allow(dead_code, reason = "the payment lane asks more of it")]
 mod relayer;
-#[path = "../events/resp.rs"]
-mod resp;
 mod second;

@@ -8,8 +8,6 @@ use symphony_proof::kit::brokers::{Broker, Kind, Terms, USER};
 use symphony_proof::kit::postgres::{Binaries, Cluster, Options};
 use tokio_postgres::Client;
 
-use crate::resp;
-
 const PASSWORD: &str = "open-sesame-7";
 const MANUAL: &str = include_str!("../../../../docs/sinks/metadata-postgres.md");
 
@@ -82,18 +80,12 @@ impl Second {
             let rows = self.admin().await.query(all, &[]).await.unwrap();
             return rows.iter().map(|row| ((row.get(0), row.get(1)), (row.get(2), row.get(3)))).collect();
         };
-        let mut socket = resp::connect(broker.port(), USER, PASSWORD).await;
-        let mut kept = Kept::new();
-        for key in resp::ask(&mut socket, &["KEYS", "symphony:metadata:*"]).await.array() {
-            let fields = resp::ask(&mut socket, &["HGETALL", &key.text()]).await.array();
-            let words: Vec<String> = fields.into_iter().map(resp::Answer::text).collect();
-            let field = |name: &str| words.chunks(2).find(|pair| pair[0] == name).unwrap()[1].clone();
-            kept.insert(
-                (field("entity_type"), field("entity_id")),
-                (field("version").parse().unwrap(), field("metadata")),
-            );
-        }
-        kept
+        let hashes = broker.hashes("symphony:metadata:").await.unwrap();
+        let record = |fields: BTreeMap<String, String>| {
+            let field = |name: &str| fields[name].clone();
+            ((field("entity_type"), field("entity_id")), (field("version").parse().unwrap(), field("metadata")))
+        };
+        hashes.into_iter().map(record).collect()
     }
 
     /// A session of the superuser, where it is PostgreSQL.

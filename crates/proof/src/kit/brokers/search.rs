@@ -21,6 +21,14 @@ pub enum FindError {
         /// The variable that names it.
         setting: &'static str,
     },
+    /// The variable names something else than a program. Correct it.
+    #[error("{setting} names {}, and there is no such file", path.display())]
+    NoFile {
+        /// The variable.
+        setting: &'static str,
+        /// What it names.
+        path: PathBuf,
+    },
 }
 
 /// The program of a broker: the one that its variable names, or else the first that is found in the usual folders, on the
@@ -35,7 +43,8 @@ pub fn find(kind: Kind) -> Result<PathBuf, FindError> {
         Kind::RabbitMq => ("rabbitmq-server", "SYMPHONY_RABBITMQ_SERVER", "rabbitmq"),
     };
     if let Some(named) = env::var_os(setting).filter(|named| !named.is_empty()) {
-        return Ok(named.into());
+        let path = PathBuf::from(named);
+        return if path.is_file() { Ok(path) } else { Err(FindError::NoFile { setting, path }) };
     }
     // What setup has fetched comes first: where it fetched, what the system has was too old or would not do.
     let mut folders: Vec<PathBuf> = cache::folders().map(|cache| cache.join(folder).join("bin")).collect();

@@ -1,4 +1,4 @@
-//! The relayers: two processes that carry the payments, and are killed in the middle of it.
+//! The relayers: two processes that carry what all lanes have, and are killed in the middle of it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,36 +8,19 @@ use symphony_proof::{
     shop,
 };
 
-use super::stage::{ORDERED_RAIL, PATIENCE, PLAIN_RAIL, Stage};
+use super::{
+    lanes::Lanes,
+    stage::{PATIENCE, Stage},
+};
 use crate::failure::Failure;
 
 /// How many.
 const RELAYERS: usize = 2;
-/// A short lease, so that what a dead relayer held is taken over while somebody watches; the rest follows from it.
+/// What all of them are told, whatever they carry.
 const SETTINGS: &str = r#"
 [relayer]
 endpoints = ""
 log_level = "warn"
-
-[payment]
-lease = "5s"
-lease_margin = "1s"
-call_timeout = "4s"
-repair_every = "1s"
-grace = "10s"
-
-[payment.breaker]
-failures = 25
-first_pause = "250ms"
-longest_pause = "2s"
-
-[defaults.http]
-timeout = "2s"
-connect_timeout = "1s"
-idle_timeout = "10s"
-allow_http = true
-allow_private = ["127.0.0.0/8"]
-destination = "iban"
 "#;
 
 /// The relayers that run.
@@ -64,14 +47,9 @@ struct Relayer {
 
 impl Fleet {
     /// Starts them all, and waits until they are ready.
-    pub(super) async fn start(stage: &Stage) -> Result<Self, Failure> {
-        let mut settings = format!("{SETTINGS}\n[database]\nurl = {:?}\n", stage.url(shop::RELAYER));
-        for rail in [PLAIN_RAIL, ORDERED_RAIL] {
-            let url = format!("http://{}/v1/payments", stage.bank_place());
-            settings.push_str(&format!(
-                "\n[rails.{rail}]\nkind = \"http\"\nurl = \"{url}\"\ninquiry_url = \"{url}/{{idempotency_key}}\"\n"
-            ));
-        }
+    pub(super) async fn start(stage: &Stage, lanes: &Lanes) -> Result<Self, Failure> {
+        let database = stage.url(shop::RELAYER);
+        let settings = format!("{SETTINGS}\n[database]\nurl = {database:?}\n{}", lanes.settings());
         let plan = Plan { program: stage.program().to_owned(), folder: stage.folder().to_owned(), settings };
         let relayers = (1..=RELAYERS).map(|number| plan.start(number, 1)).collect::<Result<Vec<_>, _>>()?;
         for relayer in &relayers {

@@ -1,7 +1,7 @@
-//! The business: sessions that write an order and enqueue its payment in one transaction.
+//! The business: sessions that write an order, enqueue its payment and publish an event in one transaction.
 //!
 //! Now and then one of them changes its mind and rolls back, and one is not sure whether it has enqueued and does it
-//! again. Neither may be seen at the bank.
+//! again. Neither may be seen at the bank or by who hears of orders.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::json;
+use symphony_outbox::event::publisher;
 use symphony_outbox::payment::{Instruction, producer};
 use symphony_proof::shop;
 use tokio::sync::watch;
@@ -16,7 +17,11 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tokio_postgres::Client;
 
-use super::stage::{ORDERED_RAIL, PLAIN_RAIL, Stage};
+use super::{
+    events,
+    payments::{ORDERED_RAIL, PLAIN_RAIL},
+    stage::Stage,
+};
 use crate::failure::Failure;
 
 /// How many sessions enqueue at the same time.
@@ -33,9 +38,9 @@ const IBANS: [&str; 3] = ["DE89370400440532013000", "GB82WEST12345698765432", "F
 /// What the business did.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Tally {
-    /// Orders committed with their payments.
+    /// Orders committed with their payments and events.
     pub(super) committed: u64,
-    /// Orders rolled back with their payments.
+    /// Orders rolled back with their payments and events.
     pub(super) rolled_back: u64,
     /// Payments enqueued a second time.
     pub(super) enqueued_again: u64,
@@ -127,7 +132,7 @@ impl Session {
         }
     }
 
-    /// One order and its payment, in one transaction.
+    /// One order, its payment and its event, in one transaction.
     async fn order(&mut self) -> Result<(), Failure> {
         let number = self.shared.orders.fetch_add(1, Ordering::Relaxed) + 1;
         let cents = self.chance.below(500_000) + 1;
@@ -145,7 +150,10 @@ impl Session {
         let transaction = self.client.transaction().await?;
         let Instruction { instruction_id, participant_id, .. } = &instruction;
         shop::place_order(&transaction, instruction_id, participant_id, &amount).await?;
+        // This takes the participant's next number, and with it their turn to publish.
         let enqueued = producer::enqueue(&transaction, &instruction).await?;
+        let news = if ordered { events::PAYROLL } else { events::ORDERS };
+        publisher::publish(&transaction, &news.of(instruction_id, participant_id)).await?;
         if self.chance.below(ROLLED_BACK) == 0 {
             transaction.rollback().await?;
             self.shared.rolled_back.fetch_add(1, Ordering::Relaxed);

@@ -1,8 +1,7 @@
-//! What is set up before anybody pays: a server with Symphony installed, a shop, two rails, a bank.
+//! What is set up before anybody pays: a server with Symphony installed, a shop, two rails.
 //!
 //! All files are in the server's own folder, which is swept away by the next demo even if this one is killed.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,33 +15,30 @@ use symphony_outbox::{
 };
 use symphony_proof::{
     kit::{
+        brokers::USER,
         postgres::{Binaries, Cluster, Options},
-        process::{Launch, Program},
     },
     shop,
 };
 use tokio_postgres::Client;
 
+use super::{
+    lanes::Lanes,
+    payments::{ORDERED_RAIL, PLAIN_RAIL},
+};
 use crate::{command::inspect, failure::Failure};
 
-/// Pays in whatever order it can.
-pub(super) const PLAIN_RAIL: &str = "sepa";
-/// Pays each participant's instructions in the order of their numbers.
-pub(super) const ORDERED_RAIL: &str = "payroll";
 /// How long a process may take to be ready, or to end. For slow machines.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What stands there before the curtain rises.
 pub(super) struct Stage {
-    // Before the cluster: fields are dropped in this order, and the bank's ledger is in the server's folder.
-    bank: Program,
-    bank_place: SocketAddr,
     program: PathBuf,
     cluster: Cluster,
 }
 
 impl Stage {
-    pub(super) async fn set(faults: &str, seed: u64) -> Result<Self, Failure> {
+    pub(super) async fn set() -> Result<Self, Failure> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::because("this program does not find itself, to start it again", error))?;
         let binaries = Binaries::find().map_err(|error| Failure::no(error.to_string()))?;
@@ -51,14 +47,7 @@ impl Stage {
         let cluster = Cluster::start(&binaries, options).await;
         let cluster = cluster.map_err(|error| Failure::because("the private PostgreSQL did not start", error))?;
         install(&cluster).await?;
-        let ledger = ledger_in(&cluster);
-        let arguments = ["bank", "--faults", faults, "--seed", &seed.to_string(), "--ledger"].map(PathBuf::from);
-        let bank = Launch::new(&program).args(arguments.into_iter().chain([ledger])).start();
-        let bank = bank.map_err(|error| Failure::because("the bank did not start", error))?;
-        let ready = bank.wait_for_line(|line| place(line).is_some(), PATIENCE).await;
-        let ready = ready.map_err(|error| Failure::because("the bank did not start", error))?;
-        let bank_place = place(&ready).ok_or_else(|| Failure::no("the bank did not say where it is"))?;
-        Ok(Self { bank, bank_place, program, cluster })
+        Ok(Self { program, cluster })
     }
 
     /// The server's, without what its packager has added.
@@ -71,10 +60,6 @@ impl Stage {
         self.cluster.port()
     }
 
-    pub(super) fn bank_place(&self) -> SocketAddr {
-        self.bank_place
-    }
-
     /// This program, to be started again.
     pub(super) fn program(&self) -> &Path {
         &self.program
@@ -83,12 +68,6 @@ impl Stage {
     /// For files that go when all goes.
     pub(super) fn folder(&self) -> &Path {
         self.cluster.folder()
-    }
-
-    /// What the bank has written down.
-    pub(super) fn bank_ledger(&self) -> Result<String, Failure> {
-        std::fs::read_to_string(ledger_in(&self.cluster))
-            .map_err(|error| Failure::because("the bank's ledger cannot be read", error))
     }
 
     /// The address for one of the shop's logins.
@@ -114,34 +93,19 @@ impl Stage {
         }
     }
 
-    /// Ends the bank. Nobody pays any more, so all that it did is in its file; it is killed because it would wait for
-    /// connections on which it has chosen never to answer.
-    pub(super) async fn close_bank(&self) {
-        // Whatever goes wrong here, the bank ends with this value.
-        let _ = self.bank.kill9().await;
-    }
-
-    pub(super) fn how_to_look(&self, eventful: Option<&str>) -> String {
+    pub(super) fn how_to_look(&self, lanes: &Lanes, eventful: Option<&str>) -> String {
         let inspect = eventful.map(|id| format!("  symphony inspect {id}\n")).unwrap_or_default();
+        let (places, password) = lanes.events.how_to_look();
         format!(
-            "PostgreSQL and the bank run until Ctrl-C. Try, in another terminal:\n  export DATABASE_URL={}\n  \
+            "All but the relayers runs until Ctrl-C. Try, in another terminal:\n  export DATABASE_URL={}\n  \
              symphony status\n{inspect}  symphony dlq list\n  symphony verify\n  \
-             curl http://{}/v1/stats\n  ls {}",
+             curl http://{}/v1/stats\n  ls {}\nEvents: {places}; brokers know the user {USER} by the password in {}",
             self.cluster.url("postgres"),
-            self.bank_place,
-            self.cluster.folder().display()
+            lanes.payments.bank_place(),
+            self.cluster.folder().display(),
+            password.display()
         )
     }
-}
-
-fn ledger_in(cluster: &Cluster) -> PathBuf {
-    cluster.folder().join("bank.jsonl")
-}
-
-/// Where the bank says that it listens.
-fn place(line: &str) -> Option<SocketAddr> {
-    let line: serde_json::Value = serde_json::from_str(line).ok()?;
-    line["listening"].as_str()?.strip_prefix("http://")?.parse().ok()
 }
 
 async fn install(cluster: &Cluster) -> Result<(), Failure> {

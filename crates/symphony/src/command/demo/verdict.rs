@@ -1,142 +1,75 @@
-//! The audit in words and as JSON: what was compared, what was found, and what to look at next.
+//! What the demo comes to, in words and as JSON: the audits of all lanes, and what to look at next.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use symphony_outbox::payment::AttemptState;
-use symphony_proof::{
-    kit::audit::{self, Books, Report},
-    shop::{self, Numbers},
-};
 
 use super::{
-    counts::{BankCounts, Counts},
+    lane::{Part, Row},
+    lanes::Verdicts,
     load::Tally,
-    stage::Stage,
-    view::{Colours, grouped, span},
+    view::{Colours, grouped},
 };
-use crate::failure::Failure;
 
-/// How many findings or letters are listed; JSON has them all.
+/// How many findings or notes of a lane are listed; JSON has them all.
 const LISTED: usize = 20;
 
 /// What the demo comes to.
 #[derive(Serialize)]
 pub(super) struct Verdict {
     holds: bool,
-    lost: usize,
-    executed_twice: usize,
     seed: u64,
     kills: u32,
     business: Tally,
-    bank: BankCounts,
-    numbers: Numbers,
-    /// Known failures by their code.
-    failures: BTreeMap<String, usize>,
-    report: Report,
-}
-
-/// Reads both sides and compares them.
-pub(super) async fn reach(stage: &Stage, business: Tally, last: Counts, seed: u64) -> Result<Verdict, Failure> {
-    let unreadable = |error| Failure::because("there is nothing to audit", error);
-    let mut owner = stage.owner().await?;
-    let books = audit::read(&mut owner).await.map_err(unreadable)?;
-    let bank = audit::executions(&stage.bank_ledger()?).map_err(unreadable)?;
-    let committed = shop::committed(&owner).await?;
-    let report = audit::compare(&books, &bank, Some(&committed));
-    Ok(Verdict {
-        holds: report.holds(),
-        lost: report.lost(),
-        executed_twice: report.executed_twice(),
-        seed,
-        kills: last.kills,
-        business,
-        bank: last.bank,
-        numbers: last.numbers,
-        failures: failures(&books),
-        report,
-    })
-}
-
-fn failures(books: &Books) -> BTreeMap<String, usize> {
-    let mut failures = BTreeMap::new();
-    let ends = books.outboxes.iter().filter_map(|outbox| outbox.attempts.last());
-    for end in ends.filter(|end| end.state == AttemptState::Failed && !end.is_unknown()) {
-        *failures.entry(end.error_code.clone().unwrap_or_default()).or_insert(0) += 1;
-    }
-    failures
+    #[serde(flatten)]
+    lanes: Verdicts,
 }
 
 impl Verdict {
+    pub(super) fn new(lanes: Verdicts, business: Tally, kills: u32, seed: u64) -> Self {
+        Self { holds: lanes.holds(), seed, kills, business, lanes }
+    }
+
     pub(super) fn holds(&self) -> bool {
         self.holds
     }
 
     pub(super) fn text(&self, colours: Colours, story: Option<&str>, kept: bool) -> String {
-        let counts = &self.report.counts;
-        let mut text = format!("\n{}\n", colours.bold("The audit: the outbox against the bank's own ledger"));
-        let mut row = |name: &str, number: String, more: String| {
+        let business = &self.business;
+        let mut text = String::from("\n");
+        write(
+            &mut text,
+            &Row::new(
+                "orders",
+                grouped(business.committed),
+                format!(
+                    "committed; {} were rolled back with payment and event, {} payments were enqueued twice",
+                    business.rolled_back, business.enqueued_again
+                ),
+            ),
+        );
+        write(&mut text, &Row::new("kills", self.kills, "of relayers, with kill -9"));
+        let parts = self.lanes.parts();
+        for part in &parts {
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "  {name:<10}{number:>8}  {more}");
-        };
-        row(
-            "orders",
-            grouped(counts.committed.unwrap_or_default()),
-            format!(
-                "committed; {} were rolled back with their payments, {} payments were enqueued twice",
-                self.business.rolled_back, self.business.enqueued_again
-            ),
-        );
-        row(
-            "outboxes",
-            grouped(counts.outboxes),
-            format!(
-                "= {} dispatched + {} failed + {} unknown + {} pending",
-                grouped(counts.dispatched),
-                counts.failed,
-                counts.unknown,
-                counts.pending
-            ),
-        );
-        row("executed", grouped(counts.executed), "payments at the bank, compared one by one".to_owned());
-        row("in order", grouped(counts.in_order), "of them on the ordered rail, by participant".to_owned());
-        row(
-            "attempts",
-            grouped(counts.attempts),
-            format!(
-                "{} were tried again: {} in doubt, of which {} because a worker died",
-                grouped(counts.retried),
-                grouped(counts.in_doubt),
-                grouped(counts.expired)
-            ),
-        );
-        row("inquiries", grouped(self.bank.inquiries), "before anything in doubt was sent again".to_owned());
-        row("kills", self.kills.to_string(), "of relayers, with kill -9".to_owned());
-        row(
-            "latency",
-            span(self.numbers.p50_ms),
-            format!(
-                "p50, {} p99, from the enqueue to the ledger, faults and kills included",
-                span(self.numbers.p99_ms)
-            ),
-        );
-        for (code, number) in &self.failures {
-            row("failed", grouped(number), format!("{code}: not paid, and a person decides"));
+            let _ = writeln!(text, "\n{}", colours.bold(part.title));
+            part.rows.iter().for_each(|row| write(&mut text, row));
+            list(&mut text, part, colours);
         }
-        self.list(&mut text, colours);
-        let verdict = format!("{} lost, {} executed twice", self.lost, self.executed_twice);
-        let verdict = if self.holds {
-            colours.good(&format!("{verdict}; everything else agrees"))
-        } else {
-            colours.bad(&format!("{verdict}; THE AUDIT DOES NOT HOLD: {} findings", self.report.findings.len()))
-        };
-        let _ = writeln!(text, "\n{verdict}");
+        text.push('\n');
+        for Part { result, findings, .. } in &parts {
+            let _ = if findings.is_empty() {
+                writeln!(text, "{}", colours.good(&format!("{result}; everything else agrees")))
+            } else {
+                let words = format!("{result}; THE AUDIT DOES NOT HOLD: {} findings", findings.len());
+                writeln!(text, "{}", colours.bad(&words))
+            };
+        }
         if let Some(story) = story {
             let _ = writeln!(
                 text,
                 "\n{}\n\n{}",
-                colours.bold("One of them, as `symphony inspect` tells it"),
+                colours.bold("One of the payments, as `symphony inspect` tells it"),
                 story.trim_end()
             );
         }
@@ -148,27 +81,22 @@ impl Verdict {
         }
         text
     }
+}
 
-    /// What must not be, and what nobody knows.
-    fn list(&self, text: &mut String, colours: Colours) {
-        for finding in self.report.findings.iter().take(LISTED) {
-            let _ = writeln!(text, "  {} {finding}", colours.bad("FOUND"));
-        }
-        for letter in self.report.unknown.iter().take(LISTED) {
-            let (says, resolution) = match &letter.executed {
-                Some(reference) => (format!("it was executed as {reference}"), "PAID"),
-                None => ("it was not executed".to_owned(), "NOT_PAID"),
-            };
-            let _ = writeln!(
-                text,
-                "  unknown   outbox {} ran out of attempts in doubt and waits for a person. The bank says: {says}.\n            \
-                 symphony dlq resolve {} --as {resolution} --actor … --reason …",
-                letter.outbox_id, letter.outbox_id
-            );
-        }
-        let more = [self.report.findings.len(), self.report.unknown.len()].map(|all| all.saturating_sub(LISTED));
-        if more != [0, 0] {
-            let _ = writeln!(text, "  and {} more: --json lists all", more[0] + more[1]);
-        }
+fn write(text: &mut String, Row { name, number, more }: &Row) {
+    let _ = writeln!(text, "  {name:<10}{number:>8}  {more}");
+}
+
+/// What must not be, and what a person has to look at.
+fn list(text: &mut String, part: &Part, colours: Colours) {
+    for finding in part.findings.iter().take(LISTED) {
+        let _ = writeln!(text, "  {} {finding}", colours.bad("FOUND"));
+    }
+    for note in part.notes.iter().take(LISTED) {
+        let _ = writeln!(text, "  {note}");
+    }
+    let more = [part.findings.len(), part.notes.len()].map(|all| all.saturating_sub(LISTED));
+    if more != [0, 0] {
+        let _ = writeln!(text, "  and {} more: --json lists all", more[0] + more[1]);
     }
 }

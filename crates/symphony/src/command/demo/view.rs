@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-use super::counts::Counts;
+use super::lane::{Look, Row};
 use crate::{failure::Failure, output::Form};
 
 /// How often a line is written where nothing can be drawn again.
@@ -15,6 +15,22 @@ pub(super) enum Phase {
     Paying,
     /// It has stopped, and what it has enqueued is carried to its end.
     Draining,
+}
+
+/// What is going on, at one moment.
+#[derive(Default)]
+pub(super) struct Sight {
+    pub(super) elapsed: Duration,
+    pub(super) kills: u32,
+    /// Each lane in its turn.
+    pub(super) looks: Vec<Look>,
+}
+
+impl Sight {
+    /// How much is on its way.
+    pub(super) fn open(&self) -> i64 {
+        self.looks.iter().map(|look| look.open).sum()
+    }
 }
 
 /// Whether colours are welcome.
@@ -81,57 +97,35 @@ impl View {
         self.say(text)
     }
 
-    pub(super) fn show(&mut self, phase: &Phase, counts: &Counts) -> Result<(), Failure> {
+    pub(super) fn show(&mut self, phase: &Phase, sight: &Sight) -> Result<(), Failure> {
         if self.redraws {
-            let text = self.drawing(phase, counts);
+            let text = self.drawing(phase, sight);
             let lines = text.lines().count();
             // Up over the last drawing; lines longer than the screen are cut and not wrapped, so that this stays right.
             let up = if self.drawn > 0 { format!("\u{1b}[{}A", self.drawn) } else { String::new() };
             self.drawn = lines;
             return self.write(&format!("{up}\u{1b}[J\u{1b}[?7l{text}\u{1b}[?7h"));
         }
-        if self.last_line.is_some_and(|last| last.elapsed() < LINE_EVERY) && counts.numbers.pending > 0 {
+        if self.last_line.is_some_and(|last| last.elapsed() < LINE_EVERY) && sight.open() > 0 {
             return Ok(());
         }
         self.last_line = Some(Instant::now());
-        self.write(&line(phase, counts))
+        self.write(&line(phase, sight))
     }
 
-    fn drawing(&self, phase: &Phase, counts: &Counts) -> String {
-        let Counts { numbers, bank, .. } = counts;
-        let waiting = numbers.pending - numbers.in_flight;
+    fn drawing(&self, phase: &Phase, sight: &Sight) -> String {
         let phase = match phase {
             Phase::Paying => format!("paying for {} s; Ctrl-C ends it early", self.length.as_secs()),
-            Phase::Draining => format!("no more is enqueued; still on their way: {}", numbers.pending),
+            Phase::Draining => format!("no more is enqueued; still on their way: {}", sight.open()),
         };
-        let kills = if self.event.is_empty() { String::new() } else { self.colours.bad(&self.event) };
-        let row = |name: &str, number: String, more: String| {
+        let row = |Row { name, number, more }: &Row| {
             format!("{}\n", format!("  {name:<14}{number:>9}   {more}").trim_end())
         };
-        [
-            format!("\n{} {phase}\n", self.colours.bold(&format!("{:>4} s", counts.elapsed.as_secs()))),
-            row("enqueued", grouped(numbers.enqueued), format!("{}/s", counts.enqueued_a_second)),
-            row(
-                "dispatched",
-                grouped(numbers.dispatched),
-                format!("{}/s; {} executed at the bank", counts.dispatched_a_second, grouped(bank.executed)),
-            ),
-            row(
-                "in flight",
-                grouped(numbers.in_flight),
-                format!("{} wait; the oldest is {} old", grouped(waiting), span(numbers.oldest_ms)),
-            ),
-            row("retried", grouped(numbers.retried), String::new()),
-            row(
-                "unknown",
-                grouped(numbers.in_doubt),
-                format!("the bank was asked {} times", grouped(bank.inquiries)),
-            ),
-            row("dead letters", grouped(numbers.failed), format!("the bank refused {}", bank.refused)),
-            row("latency p50", span(numbers.p50_ms), format!("p99 {}, enqueue to ledger", span(numbers.p99_ms))),
-            row("kills", counts.kills.to_string(), kills),
-        ]
-        .concat()
+        let mut text = format!("\n{} {phase}\n", self.colours.bold(&format!("{:>4} s", sight.elapsed.as_secs())));
+        text.extend(sight.looks.iter().flat_map(|look| &look.rows).map(row));
+        let event = if self.event.is_empty() { String::new() } else { self.colours.bad(&self.event) };
+        text.push_str(&row(&Row::new("kills", sight.kills, event)));
+        text
     }
 
     fn write(&self, text: &str) -> Result<(), Failure> {
@@ -150,30 +144,13 @@ impl View {
 }
 
 /// The same on one line.
-fn line(phase: &Phase, counts: &Counts) -> String {
-    let Counts { numbers, bank, .. } = counts;
+fn line(phase: &Phase, sight: &Sight) -> String {
     let phase = match phase {
         Phase::Paying => "paying",
         Phase::Draining => "draining",
     };
-    format!(
-        "{:>3}s {phase}: enqueued {}, in flight {}, waiting {}, dispatched {} ({}/s), retried {}, unknown {}, inquired {}, \
-         dead letters {}, oldest {}, p50 {}, p99 {}, kills {}\n",
-        counts.elapsed.as_secs(),
-        numbers.enqueued,
-        numbers.in_flight,
-        numbers.pending - numbers.in_flight,
-        numbers.dispatched,
-        counts.dispatched_a_second,
-        numbers.retried,
-        numbers.in_doubt,
-        bank.inquiries,
-        numbers.failed,
-        span(numbers.oldest_ms),
-        span(numbers.p50_ms),
-        span(numbers.p99_ms),
-        counts.kills
-    )
+    let words: Vec<&str> = sight.looks.iter().map(|look| look.words.as_str()).collect();
+    format!("{:>3}s {phase}: {}; kills {}\n", sight.elapsed.as_secs(), words.join("; "), sight.kills)
 }
 
 /// A number with its thousands apart.
@@ -200,6 +177,9 @@ pub(super) fn span(millis: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use symphony_proof::shop::{Numbers, news};
+
+    use super::super::{events, payments};
     use super::*;
 
     #[test]
@@ -225,8 +205,24 @@ mod tests {
             last_line: None,
             event: "kill -9 relayer-1.1; started again".into(),
         };
-        let drawing = view.drawing(&Phase::Paying, &Counts::default());
+        let much = 12_345_678;
+        let payments = Numbers {
+            enqueued: much,
+            pending: much,
+            oldest_ms: much,
+            dispatched: much,
+            in_doubt: much,
+            p50_ms: much,
+            p99_ms: much,
+            ..Numbers::default()
+        };
+        let bank = payments::Counts { executed: 12_345_678, inquiries: 12_345_678, refused: 12_345_678 };
+        let news = news::Numbers { committed: 2 * much, waiting: much, oldest_ms: much };
+        let looks = vec![payments::look_of(&payments, &bank, [99_999; 2]), events::look_of(&news, 99_999)];
+        let sight = Sight { looks, ..Sight::default() };
+        let drawing = view.drawing(&Phase::Paying, &sight);
         assert!(drawing.lines().all(|line| line.chars().count() <= 79), "{drawing}");
         assert!(drawing.lines().count() <= 20, "{drawing}");
+        assert_eq!(sight.open(), 2 * much);
     }
 }
