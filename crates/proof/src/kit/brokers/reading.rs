@@ -3,6 +3,7 @@
 mod nats;
 mod redis;
 
+use std::collections::BTreeMap;
 use std::io;
 
 use super::{Broker, Kind};
@@ -48,6 +49,17 @@ impl Broker {
             Kind::Nats => nats::read(self.port, &self.password).await,
             Kind::Redis => redis::read(self.port, &self.password, destination).await,
             Kind::RabbitMq => Err(ReadError::Kind(self.kind)),
+        }
+    }
+
+    /// All hashes of a Redis whose keys begin so, by their fields.
+    ///
+    /// # Errors
+    /// When the broker does not answer, or is no Redis.
+    pub async fn hashes(&self, prefix: &str) -> Result<Vec<BTreeMap<String, String>>, ReadError> {
+        match self.kind {
+            Kind::Redis => redis::hashes(self.port, &self.password, prefix).await,
+            Kind::Nats | Kind::RabbitMq => Err(ReadError::Kind(self.kind)),
         }
     }
 }

@@ -1,4 +1,6 @@
-//! Redis Streams: a stream, read page by page.
+//! Redis: a stream, read page by page, or hashes.
+
+use std::collections::BTreeMap;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
@@ -58,6 +60,23 @@ pub(super) async fn read(port: u16, password: &str, stream: &str) -> Result<Vec<
             all.push(event(field("id")?, field("partitionkey")?)?);
         }
     }
+}
+
+/// All hashes whose keys begin so. The server stands still meanwhile: this is for tests.
+pub(super) async fn hashes(
+    port: u16,
+    password: &str,
+    prefix: &str,
+) -> Result<Vec<BTreeMap<String, String>>, ReadError> {
+    let mut socket = BufReader::new(TcpStream::connect((HOST, port)).await?);
+    ask(&mut socket, &["AUTH", USER, password]).await?;
+    let mut all = Vec::new();
+    for key in ask(&mut socket, &["KEYS", &format!("{prefix}*")]).await?.array()? {
+        let fields = ask(&mut socket, &["HGETALL", &key.text()?]).await?.array()?;
+        let fields: Vec<String> = fields.into_iter().map(Answer::text).collect::<Result<_, _>>()?;
+        all.push(fields.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect());
+    }
+    Ok(all)
 }
 
 async fn ask(socket: &mut Socket, words: &[&str]) -> Result<Answer, ReadError> {
