@@ -73,7 +73,7 @@ async fn a_payment_is_told_from_its_enqueue_to_its_redrive() {
     let dead = symphony(&reader, &["dlq", "list", "--json"]).exits(0).json();
     assert_eq!((&dead[0]["outbox_id"], &dead[0]["outcome_unknown"]), (&json!(outbox), &json!(true)));
     let status = symphony(&reader, &["status"]).exits(0).stdout;
-    assert!(status.contains("sepa") && status.contains("total"), "{status}");
+    assert!(status.contains("sepa") && status.contains("all payments"), "{status}");
 
     let redrive = [&["dlq", "redrive", &outbox], &warrant[..]].concat();
     let refused = symphony(&duty, &redrive).exits(3);
@@ -201,6 +201,36 @@ fn watching(url: &str, arguments: &str) -> Program {
 }
 
 #[tokio::test]
+async fn the_status_tells_of_every_lane_that_is_installed_and_of_no_other() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    let root = database.connect().await.unwrap();
+    root.batch_execute(
+        "select m10_recovery.publish_outbox('order', 'o-1', 'OrderPlaced', '{}'); \
+         select symphony.create_metadata_entry('customer', 'c-1', '{}')",
+    )
+    .await
+    .unwrap();
+    let reader = database.url_as_login(&["symphony_readonly"]).await.unwrap();
+    let seen = symphony(&reader, &["status", "--json"]).exits(0).json();
+    assert_eq!(
+        (&seen["due"], &seen["events"]["due"], &seen["metadata"]["due"]),
+        (&json!(0), &json!(1), &json!(1))
+    );
+    let text = symphony(&reader, &["status"]).exits(0).stdout;
+    for shown in ["all payments", "\norder ", "all events", "\ncustomer ", "all metadata"] {
+        assert!(text.contains(shown), "{shown}: {text}");
+    }
+    database.close().await.unwrap();
+
+    let database = server.empty_database().await.unwrap();
+    symphony(&database.url(), &["install", "--lane", "event"]).exits(0);
+    let seen = symphony(&database.url(), &["status", "--json"]).exits(0).json();
+    assert_eq!((seen.get("due"), &seen["events"]["due"], seen.get("metadata")), (None, &json!(0), None));
+    database.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn who_watches_sees_each_change_and_goes_on_when_the_database_was_away() {
     let server = Server::from_env().await.unwrap();
     let database = server.database().await.unwrap();
@@ -262,7 +292,7 @@ async fn a_terminal_is_drawn_over_and_a_file_is_not() {
     drop(terminal);
 
     let file = watching(&database.url(), "");
-    let total = file.wait_for_line(|line| line.starts_with("total"), BOUND).await.unwrap();
+    let total = file.wait_for_line(|line| line.starts_with("all payments"), BOUND).await.unwrap();
     assert!(!total.contains('\u{1b}') && !file.tail().contains('\u{1b}'), "{}", file.tail());
     drop(file);
     database.close().await.unwrap();

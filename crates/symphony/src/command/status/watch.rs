@@ -8,11 +8,10 @@ use std::{
 
 use jiff::Timestamp;
 use serde::Serialize;
-use symphony_outbox::payment::reading::{self, Status};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_postgres::Client;
 
-use super::text;
+use super::Lanes;
 use crate::{
     complain,
     database::Database,
@@ -29,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct Seen<'a> {
     at: Timestamp,
     #[serde(flatten)]
-    status: &'a Status,
+    lanes: &'a Lanes,
 }
 
 /// Looks so often. What is wrong at the first look ends it; later, it is said, and looked again.
@@ -43,14 +42,14 @@ pub(super) async fn run(database: &Database, form: Form, every: Duration) -> Res
         ticks.tick().await;
         let mut looked = look(&mut session, database).await?;
         loop {
-            let seen = Seen { at: Timestamp::now(), status: &looked };
+            let seen = Seen { at: Timestamp::now(), lanes: &looked };
             if !output::line_is_read(&shown(&seen, form, redraws, every)?)? {
                 return Ok(Answer::Yes);
             }
             looked = loop {
                 ticks.tick().await;
                 match look(&mut session, database).await {
-                    Ok(status) => break status,
+                    Ok(lanes) => break lanes,
                     Err(failure) => complain(&failure.in_full()),
                 }
             };
@@ -61,20 +60,20 @@ pub(super) async fn run(database: &Database, form: Form, every: Duration) -> Res
 }
 
 /// One look, in a session that is kept while it works.
-async fn look(session: &mut Option<Client>, database: &Database) -> Result<Status, Failure> {
+async fn look(session: &mut Option<Client>, database: &Database) -> Result<Lanes, Failure> {
     let kept = session.take().filter(|client| !client.is_closed());
     let asked = async {
         let client = match kept {
             Some(client) => client,
             None => database.connect().await?,
         };
-        let status = reading::status(&client).await?;
-        Ok::<_, Failure>((client, status))
+        let lanes = Lanes::look(&client).await?;
+        Ok::<_, Failure>((client, lanes))
     };
     let silent = |_| Failure::no(format!("the database did not answer within {} s", PATIENCE.as_secs()));
-    let (client, status) = timeout(PATIENCE, asked).await.map_err(silent)??;
+    let (client, lanes) = timeout(PATIENCE, asked).await.map_err(silent)??;
     *session = Some(client);
-    Ok(status)
+    Ok(lanes)
 }
 
 fn shown(seen: &Seen<'_>, form: Form, redraws: bool, every: Duration) -> Result<String, Failure> {
@@ -86,5 +85,5 @@ fn shown(seen: &Seen<'_>, form: Form, redraws: bool, every: Duration) -> Result<
     // Home, and over what was there.
     let clear = if redraws { "\u{1b}[H\u{1b}[J" } else { "" };
     let end = if redraws { "; Ctrl-C ends it" } else { "" };
-    Ok(format!("{clear}{heading}{end}\n\n{}\n", text(seen.status)))
+    Ok(format!("{clear}{heading}{end}\n\n{}\n", seen.lanes.text()))
 }

@@ -1,0 +1,136 @@
+//! What each lane that is installed has to do, and how that is shown.
+
+use serde::Serialize;
+use symphony_outbox::schema::{Lane, install::installed_lanes};
+use symphony_outbox::{event, metadata, payment};
+use tokio_postgres::Client;
+
+use crate::{failure::Failure, table::Table};
+
+/// The totals of the lanes that are installed.
+#[derive(Serialize)]
+pub(super) struct Lanes {
+    #[serde(flatten)]
+    payment: Option<payment::reading::Status>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events: Option<event::reading::Status>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<metadata::reading::Totals>,
+}
+
+impl Lanes {
+    pub(super) async fn look(client: &Client) -> Result<Self, Failure> {
+        let database = |error| Failure::database("the database could not be asked", error);
+        let installed = installed_lanes(client).await.map_err(database)?;
+        let mut lanes = Self { payment: None, events: None, metadata: None };
+        // Where nothing is installed, the database says so.
+        if installed.is_empty() || installed.contains(&Lane::Payment) {
+            lanes.payment = Some(payment::reading::status(client).await?);
+        }
+        if installed.contains(&Lane::Event) {
+            lanes.events = Some(event::reading::status(client).await?);
+        }
+        if installed.contains(&Lane::Metadata) {
+            lanes.metadata = Some(metadata::reading::totals(client).await?);
+        }
+        Ok(lanes)
+    }
+
+    /// A table for each.
+    pub(super) fn text(&self) -> String {
+        let tables = [
+            self.payment.as_ref().map(payments),
+            self.events.as_ref().map(events),
+            self.metadata.as_ref().map(entries),
+        ];
+        tables.into_iter().flatten().collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn payments(status: &payment::reading::Status) -> String {
+    let heading = ["rail", "due", "leased", "expired", "scheduled", "oldest due", "dead", "unknown", "paused"];
+    let mut table = Table::new(heading);
+    for rail in &status.rails {
+        table.push([
+            rail.rail_type.clone(),
+            rail.due.to_string(),
+            rail.leased.to_string(),
+            rail.expired.to_string(),
+            rail.scheduled.to_string(),
+            age(rail.oldest_due_age_seconds),
+            rail.dlq.to_string(),
+            rail.dlq_unknown.to_string(),
+            if rail.paused { "paused".to_owned() } else { "no".to_owned() },
+        ]);
+    }
+    table.push([
+        "all payments".to_owned(),
+        status.due.to_string(),
+        status.leased.to_string(),
+        status.expired.to_string(),
+        status.scheduled.to_string(),
+        age(status.oldest_due_age_seconds),
+        status.dlq.to_string(),
+        status.dlq_unknown.to_string(),
+        status.rails.iter().filter(|rail| rail.paused).count().to_string(),
+    ]);
+    let mut text = table.render();
+    if status.rails.is_empty() {
+        text.push_str(
+            "no rail is registered yet; register one with: symphony rail set NAME --actor … --reason …\n",
+        );
+    }
+    text
+}
+
+fn events(status: &event::reading::Status) -> String {
+    let mut table = Table::new(["aggregate type", "due", "claimed", "stuck", "scheduled", "oldest due"]);
+    for kind in &status.by_aggregate_type {
+        table.push([
+            kind.aggregate_type.clone(),
+            kind.due.to_string(),
+            kind.claimed.to_string(),
+            kind.stuck.to_string(),
+            kind.scheduled.to_string(),
+            age(kind.oldest_due_age_seconds),
+        ]);
+    }
+    table.push([
+        "all events".to_owned(),
+        status.due.to_string(),
+        status.claimed.to_string(),
+        status.stuck.to_string(),
+        status.scheduled.to_string(),
+        age(status.oldest_due_age_seconds),
+    ]);
+    table.render()
+}
+
+fn entries(totals: &metadata::reading::Totals) -> String {
+    let mut table = Table::new(["entity type", "due", "processing", "stuck", "scheduled", "oldest due", "dead"]);
+    for kind in &totals.by_entity_type {
+        table.push([
+            kind.entity_type.clone(),
+            kind.due.to_string(),
+            kind.processing.to_string(),
+            kind.stuck.to_string(),
+            kind.scheduled.to_string(),
+            age(kind.oldest_due_age_seconds),
+            kind.dlq.to_string(),
+        ]);
+    }
+    table.push([
+        "all metadata".to_owned(),
+        totals.due.to_string(),
+        totals.processing.to_string(),
+        totals.stuck.to_string(),
+        totals.scheduled.to_string(),
+        age(totals.oldest_due_age_seconds),
+        totals.dlq.to_string(),
+    ]);
+    table.render()
+}
+
+fn age(seconds: f64) -> String {
+    format!("{seconds:.1}s")
+}
