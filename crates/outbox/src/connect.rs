@@ -129,6 +129,27 @@ impl Target {
         other
     }
 
+    /// The same server, database and user, with this password.
+    #[must_use]
+    pub fn with_password(&self, password: &str) -> Self {
+        let mut other = self.clone();
+        other.config.password(password);
+        other
+    }
+
+    /// Whether the address itself holds a password.
+    #[must_use]
+    pub fn has_password(&self) -> bool {
+        self.config.get_password().is_some()
+    }
+
+    /// Whether whoever answers has been vouched for and nobody else can listen, or it is on this machine.
+    #[must_use]
+    pub fn is_protected(&self) -> bool {
+        let local = self.config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
+        local || matches!(self.mode, Mode::VerifyCa | Mode::VerifyFull)
+    }
+
     /// Where, who and how encrypted, as a URL for another program. It holds the password: show [`Target::place`].
     #[must_use]
     pub fn url(&self) -> String {
@@ -281,6 +302,16 @@ mod tests {
     fn without_a_host_nothing_is_guessed() {
         let refusal = Target::parse("dbname=shop").err().unwrap().to_string();
         assert!(refusal.contains("names no host"), "{refusal}");
+    }
+
+    #[test]
+    fn what_others_may_listen_to_or_answer_is_not_protected() {
+        let protected = |address: &str| Target::parse(address).unwrap().is_protected();
+        assert!(protected("postgres://h/x?sslrootcert=system") && protected("host=/run/postgresql"));
+        for mode in ["disable", "allow", "prefer", "require"] {
+            assert!(!protected(&format!("postgres://h/x?sslmode={mode}")), "{mode}");
+        }
+        assert!(!protected("host=/run/postgresql,db sslmode=require"));
     }
 
     #[test]

@@ -135,9 +135,12 @@ fn statements_in(rust: &str) -> Vec<(usize, String)> {
 
 #[test]
 fn sql_text_stands_in_the_schema_and_in_the_crate_that_calls_it() {
-    // crates/outbox calls the functions; crates/proof, tests and benchmarks attack them. Nobody else speaks SQL.
+    // crates/outbox calls the functions; crates/proof, tests and benchmarks attack them. Nobody else speaks SQL to the outbox.
+    // The second store for metadata is another database, without any of our functions: there SQL is the wire format.
+    const SECOND_STORE: &str = "crates/sinks/src/metadata/postgres.rs";
     let rust = files(|path| {
         is_rust(path)
+            && path != SECOND_STORE
             && !path.starts_with("crates/outbox/")
             && !path.starts_with("crates/proof/")
             && !path.contains("/tests/")

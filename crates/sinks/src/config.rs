@@ -1,6 +1,6 @@
-//! What can be wrong with the settings of a rail or a sink, said so that somebody can mend it.
+//! What can be wrong with the settings of a way out, said so that somebody can mend it.
 //!
-//! Every error names the rail or sink, the setting and what to write instead. It never shows what a secret held.
+//! Every error names the rail, sink or store, the setting and what to write instead. It never shows what a secret held.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -9,11 +9,11 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::de::{self, Deserializer, Visitor};
 
-/// The settings of a rail or a sink cannot be used. Mend the setting that it names.
+/// The settings of a rail, a sink or a store cannot be used. Mend the setting that it names.
 #[derive(Debug, thiserror::Error)]
 #[error("{owner}: {setting}: {problem}")]
 pub struct ConfigError {
-    /// Whose settings: `rail sepa`, `sink orders`.
+    /// Whose settings: `rail sepa`, `sink orders`, `store copies`.
     pub owner: String,
     /// The setting, as it is written in the file.
     pub setting: String,
@@ -52,8 +52,13 @@ impl Problem {
         self.about(format!("sink {sink}"))
     }
 
+    /// About a store.
+    pub(crate) fn of_store(self, store: &str) -> ConfigError {
+        self.about(format!("store {store}"))
+    }
+
     /// What is wrong, with more about it.
-    pub(crate) fn and(mut self, more: &str) -> Self {
+    fn and(mut self, more: &str) -> Self {
         self.text.push_str(more);
         self
     }
@@ -64,7 +69,7 @@ impl Problem {
         self
     }
 
-    pub(crate) fn is_about_an_unknown_setting(&self) -> bool {
+    fn is_about_an_unknown_setting(&self) -> bool {
         self.text.starts_with("unknown field")
     }
 
@@ -79,6 +84,28 @@ pub(crate) fn read<T: DeserializeOwned>(settings: toml::Table) -> Result<T, Prob
         let text = without_value(error.message());
         Problem::new(setting_of(&error).unwrap_or_else(|| named_in(&text)), text)
     })
+}
+
+/// Reads settings into two types: what several ways out share, under these names, and what is one's own.
+pub(crate) fn read_both<S: DeserializeOwned, T: DeserializeOwned>(
+    mut settings: toml::Table,
+    names: &[&str],
+    who: &str,
+) -> Result<(S, T), Problem> {
+    let mut shared = toml::Table::new();
+    for &name in names {
+        if let Some(value) = settings.remove(name) {
+            shared.insert(name.to_owned(), value);
+        }
+    }
+    let own = read(settings).map_err(|problem: Problem| {
+        if problem.is_about_an_unknown_setting() {
+            problem.and(&format!(", or one that {who} has: `{}`", names.join("`, `")))
+        } else {
+            problem
+        }
+    })?;
+    Ok((read(shared)?, own))
 }
 
 /// The path of keys that the error is about: the reader shows it behind the message and nowhere else.

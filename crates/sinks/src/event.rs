@@ -6,15 +6,11 @@
 //! # Layout
 //!
 //! - `cloudevent`: the attributes of an event by the names that CloudEvents 1.0 gives them
-//! - `settings`: what every broker has in common, and where one is found
-//! - `courier`: connections that are kept, lost and made again, and the time that a publication may take
 //! - `nats`, `redis`, `rabbitmq`, `kafka`: the protocols, each behind a feature of its name
 //!
 //! CloudEvents over HTTP live with the HTTP rail, whose line they share.
 
 pub(crate) mod cloudevent;
-#[cfg(feature = "broker")]
-mod courier;
 #[cfg(feature = "kafka")]
 pub(crate) mod kafka;
 #[cfg(feature = "nats")]
@@ -23,5 +19,3 @@ pub(crate) mod nats;
 pub(crate) mod rabbitmq;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
-#[cfg(feature = "broker")]
-mod settings;

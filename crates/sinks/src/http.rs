@@ -10,7 +10,8 @@
 //! - `address`: which addresses may be reached; `resolver`: names that lead to them
 //! - `line`: one request and its whole answer, or a fault, before or after anything was sent
 //! - `reply`: what came back; `retry_after`: when to try again
-//! - `cloudevents`: a sink for events over the same line
+//! - `receiver`: the same line to receivers of events and metadata; `cloudevents`: a sink for events over it; `put`: a store
+//!   for metadata
 //! - `table`: keys of tables; `outcome`: what a dispatch's answer means; `inquiry`: the same for an inquiry's
 
 mod address;
@@ -19,6 +20,8 @@ mod credentials;
 mod inquiry;
 mod line;
 mod outcome;
+pub(crate) mod put;
+mod receiver;
 mod reply;
 mod resolver;
 mod retry_after;

@@ -1,33 +1,44 @@
-//! The ways out: what carries a payment to a bank and an event to a broker, and what is checked before it leaves.
+//! The ways out: what carries a payment to a bank, an event to a broker and metadata to a second store, and what is checked
+//! before it leaves.
 //!
-//! A rail or a sink here knows a wire format and a client library. It knows no lease, no retry and no database: those are
-//! the engine's, which sees a [`Rail`](symphony_relay::rail::Rail) or a [`Sink`](symphony_relay::sink::Sink) and nothing
-//! else.
+//! A rail, a sink or a store here knows a wire format and a client library. It knows no lease, no retry and no outbox: those
+//! are the engine's, which sees a [`Rail`](symphony_relay::rail::Rail), a [`Sink`](symphony_relay::sink::Sink) or a
+//! [`Store`](symphony_relay::store::Store) and nothing else.
 //!
 //! # Layout
 //!
-//! - [`registry`]: the rail or sink of a given kind, from its settings
+//! - [`registry`]: the rail, sink or store of a given kind, from its settings
 //! - [`config`]: what can be wrong with settings
 //! - [`money`]: what a payload must hold before it may leave
 //! - [`noop`]: takes everything and sends nothing, for benchmarks
-//! - `http`: signed HTTP(S) requests, for payments and for events (feature `http`, on by default)
+//! - `http`: signed HTTP(S) requests, for payments, events and metadata (feature `http`, on by default)
 //! - `event`: brokers (features `nats`, `redis` and `rabbitmq`, on by default; `kafka`)
-//! - `secret`, `tls`: what they have in common
+//! - `metadata`: second stores (features `postgres` and `redis`, on by default)
+//! - `courier`: connections that are kept, lost and made again, and the time that carrying may take
+//! - `broker`: the settings that every broker has; `redis`: a connection to that one; `secret`, `tls`
 
 #![cfg_attr(
-    not(all(feature = "http", feature = "nats", feature = "rabbitmq", feature = "redis")),
+    not(all(feature = "http", feature = "nats", feature = "postgres", feature = "rabbitmq", feature = "redis")),
     allow(dead_code, unused_imports, reason = "a build with fewer ways out uses less of what they share")
 )]
 
+#[cfg(feature = "broker")]
+mod broker;
 #[cfg(test)]
 mod cases;
 pub mod config;
 #[cfg(feature = "net")]
+mod courier;
+#[cfg(feature = "net")]
 mod event;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "broker")]
+mod metadata;
 pub mod money;
 pub mod noop;
+#[cfg(feature = "redis")]
+mod redis;
 pub mod registry;
 #[cfg(feature = "net")]
 mod secret;
@@ -35,4 +46,4 @@ mod secret;
 mod tls;
 
 pub use config::ConfigError;
-pub use registry::{rail, sink};
+pub use registry::{rail, sink, store};

@@ -1,10 +1,11 @@
-//! The rail or sink of a given kind. A new way out adds an arm here, and nothing else outside of its own file.
+//! The rail, sink or store of a given kind. A new way out adds an arm here, and nothing else outside of its own file.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
 use symphony_relay::rail::Rail;
 use symphony_relay::sink::Sink;
+use symphony_relay::store::Store;
 
 use crate::config::{self, ConfigError, Problem};
 use crate::noop::NoopRail;
@@ -75,16 +76,51 @@ fn build_sink(mut settings: toml::Table) -> Result<Arc<dyn Sink>, Problem> {
         #[cfg(feature = "kafka")]
         Some("kafka") => Ok(Arc::new(crate::event::kafka::Kafka::build(settings)?)),
         #[cfg(feature = "http")]
-        Some("http") => Ok(Arc::new(crate::http::cloudevents::HttpSink::build(&config::read(settings)?)?)),
-        Some(kind) if SINKS.contains(&(kind, false)) => {
-            let text = format!("is {kind:?}, which this build does not have: build with the feature {kind:?}");
-            Err(Problem::new("kind", text))
-        }
-        _ => {
-            let kinds = SINKS.iter().filter(|(_, here)| *here).map(|(kind, _)| format!("{kind:?}"));
-            Err(Problem::new("kind", format!("must be one of {}", kinds.collect::<Vec<_>>().join(", "))))
-        }
+        Some("http") => Ok(Arc::new(crate::http::cloudevents::HttpSink::build(settings)?)),
+        kind => Err(not_here(kind, &SINKS)),
     }
+}
+
+/// Every kind of store, and whether this build has it.
+const STORES: [(&str, bool); 3] = [
+    ("postgres", cfg!(feature = "postgres")),
+    ("redis", cfg!(feature = "redis")),
+    ("http", cfg!(feature = "http")),
+];
+
+/// Builds a store from its table in the settings: `kind` says which, the rest is that kind's own.
+///
+/// Files and environment variables that the settings name are read here, once. No server is asked: the first write
+/// connects.
+///
+/// # Errors
+///
+/// What is wrong with which setting, and what to write instead.
+pub fn store(name: &str, settings: toml::Table) -> Result<Arc<dyn Store>, ConfigError> {
+    build_store(settings).map_err(|problem| problem.of_store(name))
+}
+
+fn build_store(mut settings: toml::Table) -> Result<Arc<dyn Store>, Problem> {
+    let kind = settings.remove("kind");
+    match kind.as_ref().and_then(|kind| kind.as_str()) {
+        #[cfg(feature = "postgres")]
+        Some("postgres") => Ok(Arc::new(crate::metadata::postgres::Postgres::build(settings)?)),
+        #[cfg(feature = "redis")]
+        Some("redis") => Ok(Arc::new(crate::metadata::redis::Redis::build(settings)?)),
+        #[cfg(feature = "http")]
+        Some("http") => Ok(Arc::new(crate::http::put::HttpStore::build(settings)?)),
+        kind => Err(not_here(kind, &STORES)),
+    }
+}
+
+/// What there is instead of a kind that is not here.
+fn not_here(kind: Option<&str>, kinds: &[(&str, bool)]) -> Problem {
+    if let Some(kind) = kind.filter(|kind| kinds.contains(&(kind, false))) {
+        let text = format!("is {kind:?}, which this build does not have: build with the feature {kind:?}");
+        return Problem::new("kind", text);
+    }
+    let here = kinds.iter().filter(|(_, here)| *here).map(|(kind, _)| format!("{kind:?}"));
+    Problem::new("kind", format!("must be one of {}", here.collect::<Vec<_>>().join(", ")))
 }
 
 #[cfg(test)]
@@ -92,10 +128,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_of_sink_that_nobody_knows_is_refused_with_those_that_there_are() {
+    fn a_kind_of_sink_or_store_that_nobody_knows_is_refused_with_those_that_there_are() {
         for toml in ["", "kind = 'natz'", "kind = 1"] {
             let said = sink("orders", toml.parse().unwrap()).err().unwrap().to_string();
             assert!(said.starts_with("sink orders: kind: must be one of "), "{said}");
+            let said = store("copies", toml.parse().unwrap()).err().unwrap().to_string();
+            assert!(said.starts_with("store copies: kind: must be one of "), "{said}");
         }
     }
 

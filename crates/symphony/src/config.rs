@@ -12,7 +12,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use symphony_relay::event::order::Order;
 use symphony_relay::event::routing::{Route, Routes};
-use symphony_relay::{Settings, breaker};
+use symphony_relay::{Settings, breaker, metadata};
 use toml::{Table, Value};
 
 use crate::failure::Failure;
@@ -20,7 +20,7 @@ use crate::failure::Failure;
 /// Every setting, with its default.
 pub(crate) const EXAMPLE: &str = include_str!("../../../symphony.example.toml");
 /// The sections whose entries are the user's to name.
-const NAMED: [&str; 2] = ["rails", "sinks"];
+const NAMED: [&str; 3] = ["rails", "sinks", "stores"];
 /// A file of settings is read by people: nobody writes one that is longer.
 const LONGEST: u64 = 1024 * 1024;
 
@@ -32,9 +32,11 @@ pub(crate) struct Config {
     pub(crate) relayer: Relayer,
     pub(crate) payment: Paced<Payment>,
     pub(crate) event: Paced<Event>,
+    metadata: Paced<Metadata>,
     defaults: BTreeMap<String, Table>,
     rails: BTreeMap<String, Table>,
     sinks: BTreeMap<String, Table>,
+    stores: BTreeMap<String, Table>,
 }
 
 /// Where the outbox is.
@@ -107,6 +109,14 @@ pub(crate) struct Event {
     routes: Vec<RouteSection>,
 }
 
+/// The metadata lane.
+#[derive(Debug, Deserialize)]
+struct Metadata {
+    #[serde(deserialize_with = "time")]
+    repair_every: Duration,
+    routes: Vec<StoreRoute>,
+}
+
 /// A lane's section: what is its own, and how its engine works.
 #[derive(Debug)]
 pub(crate) struct Paced<T> {
@@ -155,6 +165,14 @@ struct RouteSection {
     destination: String,
 }
 
+/// Which store gets the metadata of an entity.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoreRoute {
+    entity_type: String,
+    store: String,
+}
+
 /// What to do about a registered rail that has no section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -175,7 +193,7 @@ struct Breaker {
     longest_pause: Duration,
 }
 
-/// The section of a rail or a sink, split into what the engine reads and what the way out does.
+/// The section of a rail, a sink or a store, split into what the engine reads and what the way out does.
 #[derive(Debug)]
 pub(crate) struct WayOut {
     pub(crate) name: String,
@@ -226,6 +244,26 @@ impl Config {
         Ok(Routes::new(self.event.own.routes.iter().map(route).collect::<Result<_, _>>()?))
     }
 
+    /// The section of each store.
+    pub(crate) fn stores(&self) -> Result<Vec<WayOut>, Failure> {
+        self.stores.iter().map(|(name, own)| way_out("stores", name, own, &BTreeMap::new())).collect()
+    }
+
+    /// Which store gets the metadata of which entities.
+    pub(crate) fn store_routes(&self) -> Result<metadata::routing::Routes, Failure> {
+        let route = |StoreRoute { entity_type, store }: &StoreRoute| {
+            if !self.stores.contains_key(store) {
+                return Err(wrong(format!("metadata.routes: there is no section [stores.{store}]")));
+            }
+            if entity_type.trim().is_empty() {
+                return Err(wrong("metadata.routes: entity_type is blank: write a type, or \"*\" for any"));
+            }
+            Ok(metadata::routing::Route { entity_type: entity_type.clone(), store: store.clone() })
+        };
+        let routes = self.metadata.own.routes.iter().map(route).collect::<Result<_, _>>()?;
+        Ok(metadata::routing::Routes::new(routes))
+    }
+
     /// How the engine of the payment lane works.
     pub(crate) fn payment_settings(&self, rails: &[WayOut]) -> Settings {
         Settings { repair_every: self.payment.own.repair_every, ..self.payment.pace.settings(rails) }
@@ -234,6 +272,11 @@ impl Config {
     /// How the engine of the event lane works. Claims take over what is stale, so there is nothing to repair.
     pub(crate) fn event_settings(&self, sinks: &[WayOut]) -> Settings {
         Settings { repair_every: Duration::ZERO, ..self.event.pace.settings(sinks) }
+    }
+
+    /// How the engine of the metadata lane works.
+    pub(crate) fn metadata_settings(&self, stores: &[WayOut]) -> Settings {
+        Settings { repair_every: self.metadata.own.repair_every, ..self.metadata.pace.settings(stores) }
     }
 }
 
@@ -400,6 +443,19 @@ mod tests {
         );
         assert!(refusal("[event]\norder = 'strict'").contains("write \"held\" or \"aggregate\""));
         assert!(refusal(&format!("{route}'a'\ntopic = 'b'")).contains("topic"));
+    }
+
+    #[test]
+    fn a_route_of_metadata_names_a_store_that_there_is() {
+        let routes = |text: &str| Config::parse(text).unwrap().store_routes();
+        let route = "[[metadata.routes]]\nentity_type = '*'\nstore = 'copies'\n";
+        assert!(routes(route).unwrap_err().in_full().contains("no section [stores.copies]"));
+        let stores = "[stores.copies]\nkind = 'redis'\n";
+        assert_eq!(routes(&format!("{stores}{route}")).unwrap().stores().collect::<Vec<_>>(), ["copies"]);
+        let blank = route.replace("'*'", "' '");
+        assert!(routes(&format!("{stores}{blank}")).unwrap_err().in_full().contains("entity_type is blank"));
+        assert!(refusal(&format!("{route}topic = 'b'")).contains("topic"));
+        assert!(refusal("[metadata]\nlease = '30s'").contains("there is no setting metadata.lease"));
     }
 
     #[test]

@@ -18,9 +18,9 @@ use serde::Deserialize;
 use symphony_relay::sink::Message;
 
 use super::cloudevent;
-use super::courier::{Courier, Limits, Protocol, Sent};
-use super::settings::{Common, Login};
+use crate::broker::{Common, Login};
 use crate::config::Problem;
+use crate::courier::{Courier, Limits, Protocol, Sent};
 
 /// The largest data by default: what brokers take by default, with room for the rest of the record.
 const LARGEST: usize = 1_000_000;
@@ -165,6 +165,7 @@ fn security(config: &mut ClientConfig, common: &Common, own: &Settings) -> Resul
 }
 
 impl Protocol for Kafka {
+    type Load = Message;
     type Connection = FutureProducer<Quiet>;
 
     fn check(&self, message: &Message) -> Result<(), String> {

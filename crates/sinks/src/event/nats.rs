@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use symphony_relay::sink::Message;
 
 use super::cloudevent;
-use super::courier::{Courier, Limits, Protocol, Sent, told};
-use super::settings::{Common, Endpoint, Login, Schemes, either};
+use crate::broker::{Common, Endpoint, Login, Schemes, either};
 use crate::config::Problem;
+use crate::courier::{Courier, Limits, Protocol, Sent, told};
 use crate::secret::{OneOrMany, Secret, Source};
 
 const SCHEMES: Schemes = Schemes { tls: ("tls", 4222), plain: ("nats", 4222) };
@@ -151,6 +151,7 @@ pub(crate) struct Connection {
 }
 
 impl Protocol for Nats {
+    type Load = Message;
     type Connection = Connection;
 
     fn check(&self, message: &Message) -> Result<(), String> {

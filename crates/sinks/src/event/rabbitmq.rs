@@ -22,9 +22,9 @@ use serde::Deserialize;
 use symphony_relay::sink::Message;
 
 use super::cloudevent;
-use super::courier::{Courier, Protocol, Sent, told};
-use super::settings::{Common, Endpoint, Login, Schemes};
+use crate::broker::{Common, Endpoint, Login, Schemes};
 use crate::config::Problem;
+use crate::courier::{Courier, Protocol, Sent, told};
 use crate::secret::Secret;
 
 const SCHEMES: Schemes = Schemes { tls: ("amqps", 5671), plain: ("amqp", 5672) };
@@ -142,6 +142,7 @@ impl Drop for Connection {
 }
 
 impl Protocol for RabbitMq {
+    type Load = Message;
     type Connection = Connection;
 
     fn check(&self, message: &Message) -> Result<(), String> {

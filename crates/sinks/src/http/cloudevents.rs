@@ -4,8 +4,6 @@
 //! sent again, so what is unknown is simply a failure. `docs/sinks/cloudevents.md` is its manual.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use percent_encoding::utf8_percent_encode;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -15,56 +13,22 @@ use serde_json::value::RawValue;
 use symphony_relay::rail::BoxFuture;
 use symphony_relay::sink::{Message, Published, Sink};
 
-use super::address::Allowed;
-use super::credentials::{Credentials, Sources};
-use super::line::{Fault, Limits, Line};
-use super::settings::HeaderSetting;
+use super::receiver::{Answer, Common, Receiver};
 use super::target::{KEPT, Target};
-use crate::config::{Problem, time};
+use crate::config::Problem;
 use crate::event::cloudevent;
-use crate::secret::OneOrMany;
-use crate::tls;
 
 const PLACE: &str = "{destination}";
 /// Stands in for a destination while a template is read; no URL parser changes it.
 const STAND_IN: &str = "symphony-stands-in-for-a-destination";
 const STRUCTURED: &str = "application/cloudevents+json; charset=UTF-8";
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
-const LARGEST: usize = 64 * 1024 * 1024;
-/// Nobody reads the answer; it is read so that the connection can be used again.
-const ANSWER_LIMIT: usize = 64 * 1024;
-const IDLE: Duration = Duration::from_secs(30);
-const IDLE_CONNECTIONS: usize = 64;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Settings {
+struct Settings {
     url: String,
     #[serde(default)]
     mode: Mode,
-    #[serde(default = "seconds::<10>", deserialize_with = "time")]
-    timeout: Duration,
-    #[serde(default = "seconds::<5>", deserialize_with = "time")]
-    connect_timeout: Duration,
-    #[serde(default = "one_mebibyte")]
-    max_bytes: usize,
-    #[serde(default)]
-    allow_plain: bool,
-    #[serde(default)]
-    allow_private: Vec<String>,
-
-    secret_env: Option<OneOrMany>,
-    secret_file: Option<OneOrMany>,
-    bearer_env: Option<String>,
-    bearer_file: Option<PathBuf>,
-    #[serde(default)]
-    headers: BTreeMap<String, HeaderSetting>,
-
-    root_ca_file: Option<PathBuf>,
-    #[serde(default = "yes")]
-    system_roots: bool,
-    client_certificate_file: Option<PathBuf>,
-    client_key_file: Option<PathBuf>,
 }
 
 /// Where the attributes of an event travel.
@@ -82,9 +46,7 @@ enum Mode {
 pub(crate) struct HttpSink {
     target: Place,
     mode: Mode,
-    max_bytes: usize,
-    credentials: Credentials,
-    line: Line,
+    receiver: Receiver,
 }
 
 /// Where events go.
@@ -96,38 +58,11 @@ enum Place {
 }
 
 impl HttpSink {
-    pub(crate) fn build(settings: &Settings) -> Result<Self, Problem> {
-        settings.check_limits()?;
-        let allowed = Allowed::parse(&settings.allow_private)?;
-        let (target, https) = Place::parse(&settings.url, settings.allow_plain, &allowed)?;
-        let limits = Limits {
-            timeout: settings.timeout,
-            connect_timeout: settings.connect_timeout,
-            idle_timeout: Some(IDLE),
-            idle_connections: IDLE_CONNECTIONS,
-            answer_limit: ANSWER_LIMIT,
-            retry_after_cap: Duration::MAX,
-        };
-        let files = tls::Files {
-            root_ca_file: settings.root_ca_file.as_deref(),
-            system_roots: settings.system_roots,
-            client_certificate_file: settings.client_certificate_file.as_deref(),
-            client_key_file: settings.client_key_file.as_deref(),
-        };
-        let sources = Sources {
-            secret_env: settings.secret_env.as_ref(),
-            secret_file: settings.secret_file.as_ref(),
-            bearer_env: settings.bearer_env.as_ref(),
-            bearer_file: settings.bearer_file.as_ref(),
-            headers: &settings.headers,
-        };
-        Ok(Self {
-            target,
-            mode: settings.mode,
-            max_bytes: settings.max_bytes,
-            credentials: Credentials::read(sources, |header| header.as_str().starts_with("ce-"))?,
-            line: Line::new(limits, files, allowed, https)?,
-        })
+    pub(crate) fn build(settings: toml::Table) -> Result<Self, Problem> {
+        let (common, own): (Common, Settings) = Common::read(settings)?;
+        let (target, https) = Place::parse(&own.url, &common)?;
+        let receiver = Receiver::new(&common, https, |header| header.as_str().starts_with("ce-"))?;
+        Ok(Self { target, mode: own.mode, receiver })
     }
 
     fn request(&self, message: &Message) -> Result<Request, String> {
@@ -146,37 +81,18 @@ impl HttpSink {
             }
         };
         let id = cloudevent::header(&message.id);
-        self.credentials.add(&mut headers, &id, &body).map_err(|invalid| invalid.message)?;
-        let mut request = Request::new(Method::POST, self.target.url(message)?);
-        *request.headers_mut() = headers;
-        *request.body_mut() = Some(body.into());
-        Ok(request)
+        self.receiver.request(Method::POST, self.target.url(message)?, headers, &id, body)
     }
 
     async fn deliver(&self, message: &Message) -> Published {
-        let (size, limit) = (message.data.len(), self.max_bytes);
-        if size > limit {
-            return Published::Refused(format!(
-                "its data has {size} bytes, and this sink takes {limit} (max_bytes)"
-            ));
-        }
-        let request = match self.request(message) {
+        let request = self.receiver.check(message.data.len()).and_then(|()| self.request(message));
+        let request = match request {
             Ok(request) => request,
             Err(why) => return Published::Refused(why),
         };
-        match self.line.exchange(request).await {
-            Ok(reply) => {
-                if let Some(after) = reply.retry_after {
-                    // The contract of the lane schedules, and nothing else does.
-                    tracing::info!(
-                        status = reply.status,
-                        after_seconds = after.as_secs(),
-                        "the receiver asks for a pause"
-                    );
-                }
-                meaning(reply.status)
-            }
-            Err(Fault::NotSent(why) | Fault::MayHaveBeenSent(why)) => Published::Failed(why),
+        match self.receiver.send(request).await {
+            Answer::Status(status) => meaning(status),
+            Answer::None(why) => Published::Failed(why),
         }
     }
 }
@@ -204,16 +120,15 @@ impl Sink for HttpSink {
 
 impl Place {
     /// The place, and whether TLS leads there.
-    fn parse(text: &str, allow_plain: bool, allowed: &Allowed) -> Result<(Self, bool), Problem> {
-        let named = |problem: Problem| problem.instead_of("allow_http", "allow_plain");
+    fn parse(text: &str, common: &Common) -> Result<(Self, bool), Problem> {
         let places = text.matches(PLACE).count();
         if places == 0 {
-            let target = Target::parse("url", text, allow_plain, allowed).map_err(named)?;
+            let target = common.target(text)?;
             let https = target.is_https();
             return Ok((Self::Fixed(target), https));
         }
         let whole = text.replace(PLACE, STAND_IN);
-        let target = Target::parse("url", &whole, allow_plain, allowed).map_err(named)?;
+        let target = common.target(&whole)?;
         let url = target.url();
         if places > 1 || text.contains(STAND_IN) || !url.path().contains(STAND_IN) {
             return Err(Problem::new("url", format!("must hold {PLACE} once, in its path, or not at all")));
@@ -263,30 +178,6 @@ fn header_value(text: &str) -> Result<HeaderValue, String> {
     HeaderValue::from_str(text).map_err(|_| "an attribute must fit into a header".to_owned())
 }
 
-impl Settings {
-    /// What no single field can say.
-    fn check_limits(&self) -> Result<(), Problem> {
-        let limit = |setting, ok: bool, text: &str| if ok { Ok(()) } else { Err(Problem::new(setting, text)) };
-        let some = !self.timeout.is_zero() && self.timeout <= LONGEST_TIMEOUT;
-        limit("timeout", some, "must be above zero and at most \"10m\"")?;
-        let shorter = !self.connect_timeout.is_zero() && self.connect_timeout < self.timeout;
-        limit("connect_timeout", shorter, "must be above zero and shorter than timeout")?;
-        limit("max_bytes", (1..=LARGEST).contains(&self.max_bytes), "must be from 1 to 67108864")
-    }
-}
-
-fn seconds<const N: u64>() -> Duration {
-    Duration::from_secs(N)
-}
-
-fn one_mebibyte() -> usize {
-    1024 * 1024
-}
-
-fn yes() -> bool {
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -318,8 +209,9 @@ mod tests {
 
     #[test]
     fn a_destination_takes_its_place_in_the_path_and_leads_nowhere_else() {
-        let allowed = Allowed::parse(&[]).unwrap();
-        let (place, https) = Place::parse("https://in.example/events/{destination}", false, &allowed).unwrap();
+        let (common, Settings { url, .. }) =
+            Common::read("url = 'https://in.example/events/{destination}'".parse().unwrap()).unwrap();
+        let (place, https) = Place::parse(&url, &common).unwrap();
         let url = |destination: &str| place.url(&event(destination)).map(String::from);
         assert!(https);
         assert_eq!(url("orders/paid").unwrap(), "https://in.example/events/orders/paid");
@@ -330,7 +222,7 @@ mod tests {
         for text in
             ["https://{destination}/", "https://in.example/{destination}/{destination}", "http://in.example/"]
         {
-            assert!(Place::parse(text, false, &allowed).is_err(), "{text}");
+            assert!(Place::parse(text, &common).is_err(), "{text}");
         }
     }
 

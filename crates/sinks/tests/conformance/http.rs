@@ -19,8 +19,8 @@ use tokio_rustls::TlsAcceptor;
 use crate::authority::Authority;
 use crate::place::{Files, HERE, Place, Seen, event, sink_to};
 
-const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-const OTHER: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+pub(crate) const OTHER: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
 #[derive(Clone)]
 struct Inbox {
@@ -29,10 +29,8 @@ struct Inbox {
 }
 
 pub(crate) struct Http {
-    address: SocketAddr,
+    server: Server,
     inbox: Inbox,
-    tls: Option<TlsAcceptor>,
-    server: JoinSet<()>,
 }
 
 impl Place for Http {
@@ -40,31 +38,14 @@ impl Place for Http {
     const NOWHERE: &'static str = "nowhere";
 
     async fn start(tls: Option<&Authority>) -> Option<Self> {
-        let tls = tls.map(|authority| {
-            let (certificate, key) = authority.server("localhost");
-            let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
-            let provider = Arc::new(rustls::crypto::ring::default_provider());
-            let config = rustls::ServerConfig::builder_with_provider(provider)
-                .with_safe_default_protocol_versions()
-                .unwrap()
-                .with_no_client_auth()
-                .with_single_cert(chain, PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap())
-                .unwrap();
-            TlsAcceptor::from(Arc::new(config))
-        });
         let inbox = Inbox { all: Arc::default(), paused: watch::channel(false).0 };
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut place = Self { address: listener.local_addr().unwrap(), inbox, tls, server: JoinSet::new() };
-        place.serve(listener);
-        Some(place)
+        let router = Router::new().route("/in/{*destination}", post(take)).with_state(inbox.clone());
+        Some(Self { server: Server::start(router, tls).await, inbox })
     }
 
     fn settings(&self) -> String {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
-        let port = self.address.port();
-        format!(
-            "kind = 'http'\nurl = '{scheme}://localhost:{port}/in/{{destination}}'\nallow_private = ['localhost']"
-        )
+        let base = self.server.url();
+        format!("kind = 'http'\nurl = '{base}/in/{{destination}}'\nallow_private = ['localhost']")
     }
 
     fn password_setting(&self) -> Option<&'static str> {
@@ -80,12 +61,11 @@ impl Place for Http {
     }
 
     async fn down(&mut self) {
-        self.server.shutdown().await;
+        self.server.down().await;
     }
 
     async fn up(&mut self) {
-        let listener = TcpListener::bind(self.address).await.unwrap();
-        self.serve(listener);
+        self.server.up().await;
     }
 
     fn pause(&mut self) {
@@ -97,11 +77,51 @@ impl Place for Http {
     }
 }
 
-impl Http {
+/// A server of HTTP(S) that can be ended and started again.
+pub(crate) struct Server {
+    address: SocketAddr,
+    router: Router,
+    tls: Option<TlsAcceptor>,
+    running: JoinSet<()>,
+}
+
+impl Server {
+    pub(crate) async fn start(router: Router, tls: Option<&Authority>) -> Self {
+        let tls = tls.map(|authority| {
+            let (certificate, key) = authority.server("localhost");
+            let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            let config = rustls::ServerConfig::builder_with_provider(provider)
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_no_client_auth()
+                .with_single_cert(chain, PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap())
+                .unwrap();
+            TlsAcceptor::from(Arc::new(config))
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut server = Self { address: listener.local_addr().unwrap(), router, tls, running: JoinSet::new() };
+        server.serve(listener);
+        server
+    }
+
+    pub(crate) fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://localhost:{}", self.address.port())
+    }
+
+    pub(crate) async fn down(&mut self) {
+        self.running.shutdown().await;
+    }
+
+    pub(crate) async fn up(&mut self) {
+        let listener = TcpListener::bind(self.address).await.unwrap();
+        self.serve(listener);
+    }
+
     fn serve(&mut self, listener: TcpListener) {
-        let router = Router::new().route("/in/{*destination}", post(take)).with_state(self.inbox.clone());
-        let tls = self.tls.clone();
-        self.server.spawn(async move {
+        let (tls, router) = (self.tls.clone(), self.router.clone());
+        self.running.spawn(async move {
             // In a set, so that the connections end with the server.
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {

@@ -1,5 +1,5 @@
 //! What every sink for events must do, tried on every sink against a real server. What has arrived is read by another
-//! client, or by no client at all.
+//! client, or by no client at all. The same for stores of metadata is in `store`.
 //!
 //! A new sink is a `Place` in a file of its own and one line in the list below; `tls` where its server can do that here.
 
@@ -16,6 +16,7 @@ mod place;
 mod rabbitmq;
 mod redis;
 mod settings;
+mod store;
 
 macro_rules! sinks {
     ($($(#[$attribute:meta])* $name:ident: $place:ty $(, $tls:ident)?;)*) => {$(

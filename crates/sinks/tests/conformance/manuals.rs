@@ -18,13 +18,23 @@ fn manuals() -> Vec<(&'static str, &'static str, &'static str)> {
     MANUALS.into_iter().chain(more).collect()
 }
 
+const STORES: [(&str, &str, &str); 3] = [
+    ("postgres", include_str!("../../../../docs/sinks/metadata-postgres.md"), "url = 'host=/run'"),
+    ("redis", include_str!("../../../../docs/sinks/metadata-redis.md"), "url = 'rediss://b'"),
+    ("http", include_str!("../../../../docs/sinks/metadata-http.md"), "url = 'https://b.example/'"),
+];
+
 #[test]
 fn the_manuals_name_every_setting() {
-    for (kind, manual, least) in manuals() {
-        let toml = format!("kind = '{kind}'\n{least}\nno_such_setting = 1");
-        let said = symphony_sinks::sink("s", toml.parse().unwrap()).err().unwrap().to_string();
+    let sinks = manuals().into_iter().map(|manual| (manual, false));
+    let stores = STORES.into_iter().map(|manual| (manual, true));
+    for ((kind, manual, least), is_store) in sinks.chain(stores) {
+        let toml: toml::Table = format!("kind = '{kind}'\n{least}\nno_such_setting = 1").parse().unwrap();
+        let refused =
+            if is_store { symphony_sinks::store("s", toml).err() } else { symphony_sinks::sink("s", toml).err() };
+        let said = refused.unwrap().to_string();
         let settings: Vec<&str> = said.split('`').skip(3).step_by(2).collect();
-        assert!(settings.len() > 10, "{said}");
+        assert!(settings.len() > 6, "{said}");
         for setting in settings {
             assert!(
                 manual.contains(&format!("\n| `{setting}` |")),
@@ -37,10 +47,12 @@ fn the_manuals_name_every_setting() {
 #[test]
 fn the_examples_of_the_manuals_are_settings_that_work() {
     let files = crate::place::Files::new();
-    for (kind, manual, _) in manuals() {
+    let sinks = manuals().into_iter().map(|manual| (manual, "sinks"));
+    let stores = STORES.into_iter().map(|manual| (manual, "stores"));
+    for ((kind, manual, _), section) in sinks.chain(stores) {
         let example = manual.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
         let table: toml::Table = example.parse().unwrap();
-        let (name, settings) = table["sinks"].as_table().unwrap().iter().next().unwrap();
+        let (name, settings) = table[section].as_table().unwrap().iter().next().unwrap();
         let mut settings = settings.as_table().unwrap().clone();
         assert_eq!(settings["kind"].as_str(), Some(kind));
         // They are on another machine.
@@ -52,9 +64,21 @@ fn the_examples_of_the_manuals_are_settings_that_work() {
             }
         }
         let authority = files.write("ca.pem", &crate::authority::Authority::new().pem());
-        if kind != "kafka" {
-            settings.insert("root_ca_file".to_owned(), authority.display().to_string().into());
+        match kind {
+            "kafka" => {}
+            "postgres" => {
+                let url = settings["url"].as_str().unwrap();
+                let url = url.replace("/etc/symphony/copies-ca.pem", authority.to_str().unwrap());
+                settings.insert("url".to_owned(), url.into());
+            }
+            _ => {
+                settings.insert("root_ca_file".to_owned(), authority.display().to_string().into());
+            }
         }
-        symphony_sinks::sink(name, settings).unwrap();
+        if section == "sinks" {
+            symphony_sinks::sink(name, settings).unwrap();
+        } else {
+            symphony_sinks::store(name, settings).unwrap();
+        }
     }
 }

@@ -1,19 +1,23 @@
 //! Redis, read over a socket by its own protocol.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
 use symphony_proof::kit::brokers::{Broker, Kind, USER};
 use symphony_proof::kit::wait::{self, BOUND};
 use symphony_relay::sink::Published;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
 use crate::authority::Authority;
 use crate::place::{Files, HERE, PASSWORD, Place, Seen, broker, event, sink_to};
 
 pub(crate) struct Redis {
-    broker: Broker,
-    tls: bool,
+    pub(crate) broker: Broker,
+    pub(crate) tls: bool,
 }
 
 impl Place for Redis {
@@ -67,20 +71,44 @@ pub(crate) enum Answer {
 
 impl Redis {
     pub(crate) async fn ask(&self, command: &[&str]) -> Answer {
-        let mut stream = BufReader::new(TcpStream::connect(("127.0.0.1", self.broker.port())).await.unwrap());
-        for words in [&["AUTH", USER, PASSWORD][..], command] {
-            let mut text = format!("*{}\r\n", words.len());
-            for word in words {
-                text.push_str(&format!("${}\r\n{word}\r\n", word.len()));
-            }
-            stream.write_all(text.as_bytes()).await.unwrap();
-        }
-        answer(&mut stream).await;
-        answer(&mut stream).await
+        ask_over(self.connect().await, command).await
+    }
+
+    /// The same with TLS, from a server that this authority vouches for.
+    pub(crate) async fn ask_by_tls(&self, command: &[&str], root: &str) -> Answer {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(root.as_bytes()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = ServerName::try_from("localhost").unwrap();
+        let stream = TlsConnector::from(Arc::new(config)).connect(name, self.connect().await).await.unwrap();
+        ask_over(stream, command).await
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(("127.0.0.1", self.broker.port())).await.unwrap()
     }
 }
 
-async fn answer(stream: &mut BufReader<TcpStream>) -> Answer {
+async fn ask_over(stream: impl AsyncRead + AsyncWrite + Unpin, command: &[&str]) -> Answer {
+    let mut stream = BufReader::new(stream);
+    for words in [&["AUTH", USER, PASSWORD][..], command] {
+        let mut text = format!("*{}\r\n", words.len());
+        for word in words {
+            text.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+        }
+        stream.write_all(text.as_bytes()).await.unwrap();
+    }
+    stream.flush().await.unwrap();
+    answer(&mut stream).await;
+    answer(&mut stream).await
+}
+
+async fn answer(stream: &mut (impl AsyncBufRead + Unpin)) -> Answer {
     let mut line = String::new();
     stream.read_line(&mut line).await.unwrap();
     let (kind, rest) = line.trim_end().split_at(1);

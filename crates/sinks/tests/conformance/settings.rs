@@ -87,3 +87,48 @@ fn limits_of_a_kind_are_limited() {
         assert!(said.starts_with(&format!("sink orders: {setting}: ")), "{said}");
     }
 }
+
+fn store_refusal(toml: &str) -> String {
+    match symphony_sinks::store("copies", toml.parse().unwrap()) {
+        Ok(_) => panic!("taken: {toml}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The least that each kind of store needs, without TLS.
+const PLAIN_STORES: [&str; 3] = [
+    "kind = 'postgres'\nurl = 'postgres://u@db.example/x'",
+    "kind = 'redis'\nurl = 'redis://db.example'",
+    "kind = 'http'\nurl = 'http://db.example/{entity_type}/{entity_id}'",
+];
+
+#[test]
+fn a_store_is_reached_by_tls_and_its_settings_are_known_or_refused() {
+    for toml in PLAIN_STORES {
+        let said = store_refusal(toml);
+        assert!(said.starts_with("store copies: url: must ") && said.contains("allow_plain = true"), "{said}");
+        let allowed = format!("{toml}\nallow_plain = true");
+        symphony_sinks::store("copies", allowed.parse().unwrap()).unwrap();
+        for (more, setting) in [
+            ("timeuot = '1s'", "timeuot"),
+            ("timeout = '0s'", "timeout"),
+            ("timeout = '11m'", "timeout"),
+            ("connect_timeout = '10s'", "connect_timeout"),
+            ("max_bytes = 0", "max_bytes"),
+            ("max_bytes = 67108865", "max_bytes"),
+            ("password = 'hidden'", "password"),
+        ] {
+            let said = store_refusal(&format!("{allowed}\n{more}"));
+            assert!(said.starts_with(&format!("store copies: {setting}: ")), "{said}");
+            assert!(!said.contains("hidden"), "{said}");
+        }
+    }
+    let long = format!("kind = 'redis'\nurl = 'rediss://b'\nprefix = '{}'", "a".repeat(201));
+    assert!(store_refusal(&long).starts_with("store copies: prefix: must "));
+    let both = format!("{}\nallow_plain = true\npassword_env = 'A'\npassword_file = '/b'", PLAIN_STORES[0]);
+    assert!(store_refusal(&both).contains("keep one"));
+    let url = "kind = 'http'\nurl = 'https://127.0.0.1/{entity_type}/{entity_id}'";
+    assert!(store_refusal(url).contains("allow_private"));
+    let taken = "kind = 'http'\nurl = 'https://a.example/{entity_type}/{entity_id}'\nheaders = { 'Symphony-Version' = '1' }";
+    assert!(store_refusal(taken).contains("set by Symphony itself"));
+}

@@ -30,9 +30,9 @@ use crate::{
 /// How long a second signal gives tasks to be dropped before the process is gone.
 const LEAVE: Duration = Duration::from_secs(1);
 
-/// Carry what is committed to its rails and brokers, until told to stop
+/// Carry what is committed to its rails, brokers and stores, until told to stop
 ///
-/// Claims due payments and events, sends each to its rail or sink, and records what came of it. Any number of copies may run;
+/// Claims due payments, events and metadata, sends each to its rail, sink or store, and records what came of it. Any number of copies may run;
 /// kill any of them at any moment, and nothing is lost. Needs a login with the roles symphony_executor and
 /// symphony_readonly.
 ///

@@ -128,7 +128,7 @@ impl Counts {
             ),
             database_trouble: of(r, "database_trouble", "Calls to the database that failed", Family::default()),
             in_flight: of(r, "in_flight", "Dispatches that run now", Family::default()),
-            breaker_open: of(r, "breaker_open", "1 while a rail or sink is left alone", Family::default()),
+            breaker_open: of(r, "breaker_open", "1 while a rail, sink or store is left alone", Family::default()),
             listener_connected: of(
                 r,
                 "listener_connected",

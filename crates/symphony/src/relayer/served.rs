@@ -9,12 +9,14 @@ use symphony_outbox::bell::Channel;
 use symphony_outbox::connect::Target;
 use symphony_outbox::schema::Lane;
 use symphony_relay::event::{EventLane, Publishing};
+use symphony_relay::metadata::{MetadataLane, Storing};
 use symphony_relay::payment::PaymentLane;
 use symphony_relay::rail::Rail;
 use symphony_relay::ringer::Ringer;
 use symphony_relay::settings::OutOfRange;
 use symphony_relay::sink::Sink;
 use symphony_relay::stop::Signal;
+use symphony_relay::store::Store;
 use symphony_relay::{Engine, Summary, lane};
 use symphony_sinks::ConfigError;
 
@@ -23,13 +25,14 @@ use super::meter::LaneMeter;
 use crate::config::{Config, UnservedRails, WayOut};
 use crate::failure::Failure;
 
-/// How long sinks may take to let go of their connections.
+/// How long a sink or a store may take to let go of their connections.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// The lanes of this process.
 pub(crate) struct Served {
     payment: Option<Payment>,
     event: Option<Event>,
+    metadata: Option<Metadata>,
     grace: Duration,
 }
 
@@ -45,50 +48,43 @@ struct Event {
     sinks: Vec<Arc<dyn Sink>>,
 }
 
+struct Metadata {
+    engine: Engine<MetadataLane>,
+    stores: Vec<Arc<dyn Store>>,
+}
+
 impl Served {
     /// Builds what the settings name. No database and no broker is asked.
     pub(crate) fn build(config: &Config, target: &Arc<Target>, worker: &WorkerId) -> Result<Self, Failure> {
-        let (rails, sinks, routes) = (config.rails()?, config.sinks()?, config.routes()?);
-        let mut served = Self { payment: None, event: None, grace: Duration::ZERO };
-        if !rails.is_empty() {
-            let ways: BTreeMap<String, Arc<dyn Rail>> = ways_out(&rails, symphony_sinks::rail)?;
-            let settings = config.payment_settings(&rails);
-            served.grace = settings.grace;
-            let asked = ways.iter().map(|(name, rail)| (name.clone(), rail.can_be_asked())).collect();
-            let lane = PaymentLane::new(Arc::clone(target), worker.clone(), config.payment.own.lease, ways);
-            let engine = Engine::new(Arc::new(lane), settings).map_err(|wrong| out_of_range("payment", &wrong))?;
-            served.payment = Some(Payment { engine, rails: asked, unserved: config.payment.own.unserved_rails });
-        }
-        if routes.sinks().next().is_some() {
-            if config.event.own.source.trim().is_empty() {
-                return Err(Failure::usage("event.source is empty, and events must say where they come from")
-                    .hint("for example: source = \"//orders.example\""));
-            }
-            let sinks_by_name: BTreeMap<String, Arc<dyn Sink>> = ways_out(&sinks, symphony_sinks::sink)?;
-            let settings = config.event_settings(&sinks);
-            served.grace = served.grace.max(settings.grace);
-            let ways = sinks_by_name.values().cloned().collect();
-            let publishing = Publishing {
-                source: config.event.own.source.clone(),
-                routes,
-                sinks: sinks_by_name,
-                order: config.event.own.order,
-            };
-            let lane = EventLane::new(Arc::clone(target), worker.clone(), publishing);
-            let engine = Engine::new(Arc::new(lane), settings).map_err(|wrong| out_of_range("event", &wrong))?;
-            served.event = Some(Event { engine, sinks: ways });
-        }
-        if served.lanes().is_empty() {
-            return Err(Failure::usage("no rail has a section in the settings and no event a route, so there is nothing to serve")
-                .hint("add [rails.NAME], or [sinks.NAME] and [[event.routes]]; see all settings with: symphony run --print-example"));
-        }
-        Ok(served)
+        let payment = Payment::build(config, target, worker)?;
+        let event = Event::build(config, target, worker)?;
+        let metadata = Metadata::build(config, target, worker)?;
+        let graces = [
+            payment.as_ref().map(|(_, grace)| *grace),
+            event.as_ref().map(|(_, grace)| *grace),
+            metadata.as_ref().map(|(_, grace)| *grace),
+        ];
+        let Some(grace) = graces.into_iter().flatten().max() else {
+            return Err(Failure::usage(
+                "no rail has a section in the settings and no event or metadata a route, so there is nothing to serve",
+            )
+            .hint(
+                "add [rails.NAME], or [sinks.NAME] and [[event.routes]], or [stores.NAME] and [[metadata.routes]]; \
+                 see all settings with: symphony run --print-example",
+            ));
+        };
+        let payment = payment.map(|(payment, _)| payment);
+        let event = event.map(|(event, _)| event);
+        let metadata = metadata.map(|(metadata, _)| metadata);
+        Ok(Self { payment, event, metadata, grace })
     }
 
     /// Which lanes.
     pub(crate) fn lanes(&self) -> Vec<Lane> {
         let payment = self.payment.as_ref().map(|_| Lane::Payment);
-        payment.into_iter().chain(self.event.as_ref().map(|_| Lane::Event)).collect()
+        let event = self.event.as_ref().map(|_| Lane::Event);
+        let metadata = self.metadata.as_ref().map(|_| Lane::Metadata);
+        payment.into_iter().chain(event).chain(metadata).collect()
     }
 
     /// How long a stop may take.
@@ -113,6 +109,7 @@ impl Served {
         let meters = &mut meters.into_iter();
         let payment = self.payment.and_then(|payment| Some((payment, meters.next()?)));
         let event = self.event.and_then(|event| Some((event, meters.next()?)));
+        let metadata = self.metadata.and_then(|metadata| Some((metadata, meters.next()?)));
         let payment = async {
             if let Some((payment, meter)) = payment {
                 work(payment.engine, meter, bell, Channel::PAYMENT, stop, Lane::Payment).await;
@@ -126,7 +123,71 @@ impl Served {
                 }
             }
         };
-        tokio::join!(payment, event);
+        let metadata = async {
+            if let Some((metadata, meter)) = metadata {
+                work(metadata.engine, meter, bell, Channel::METADATA, stop, Lane::Metadata).await;
+                for store in metadata.stores {
+                    let _ = tokio::time::timeout(GOODBYE, store.close()).await;
+                }
+            }
+        };
+        tokio::join!(payment, event, metadata);
+    }
+}
+
+/// A lane that the settings name, with how long its stop may take.
+type Built<L> = Result<Option<(L, Duration)>, Failure>;
+
+impl Payment {
+    fn build(config: &Config, target: &Arc<Target>, worker: &WorkerId) -> Built<Self> {
+        let rails = config.rails()?;
+        if rails.is_empty() {
+            return Ok(None);
+        }
+        let ways: BTreeMap<String, Arc<dyn Rail>> = ways_out(&rails, symphony_sinks::rail)?;
+        let settings = config.payment_settings(&rails);
+        let grace = settings.grace;
+        let asked = ways.iter().map(|(name, rail)| (name.clone(), rail.can_be_asked())).collect();
+        let lane = PaymentLane::new(Arc::clone(target), worker.clone(), config.payment.own.lease, ways);
+        let engine = Engine::new(Arc::new(lane), settings).map_err(|wrong| out_of_range("payment", &wrong))?;
+        Ok(Some((Self { engine, rails: asked, unserved: config.payment.own.unserved_rails }, grace)))
+    }
+}
+
+impl Event {
+    fn build(config: &Config, target: &Arc<Target>, worker: &WorkerId) -> Built<Self> {
+        let (sections, routes) = (config.sinks()?, config.routes()?);
+        if routes.sinks().next().is_none() {
+            return Ok(None);
+        }
+        if config.event.own.source.trim().is_empty() {
+            return Err(Failure::usage("event.source is empty, and events must say where they come from")
+                .hint("for example: source = \"//orders.example\""));
+        }
+        let sinks: BTreeMap<String, Arc<dyn Sink>> = ways_out(&sections, symphony_sinks::sink)?;
+        let settings = config.event_settings(&sections);
+        let grace = settings.grace;
+        let ways = sinks.values().cloned().collect();
+        let (source, order) = (config.event.own.source.clone(), config.event.own.order);
+        let lane = EventLane::new(Arc::clone(target), worker.clone(), Publishing { source, routes, sinks, order });
+        let engine = Engine::new(Arc::new(lane), settings).map_err(|wrong| out_of_range("event", &wrong))?;
+        Ok(Some((Self { engine, sinks: ways }, grace)))
+    }
+}
+
+impl Metadata {
+    fn build(config: &Config, target: &Arc<Target>, worker: &WorkerId) -> Built<Self> {
+        let (sections, routes) = (config.stores()?, config.store_routes()?);
+        if routes.stores().next().is_none() {
+            return Ok(None);
+        }
+        let stores: BTreeMap<String, Arc<dyn Store>> = ways_out(&sections, symphony_sinks::store)?;
+        let settings = config.metadata_settings(&sections);
+        let grace = settings.grace;
+        let ways = stores.values().cloned().collect();
+        let lane = MetadataLane::new(Arc::clone(target), worker.clone(), Storing { routes, stores });
+        let engine = Engine::new(Arc::new(lane), settings).map_err(|wrong| out_of_range("metadata", &wrong))?;
+        Ok(Some((Self { engine, stores: ways }, grace)))
     }
 }
 

@@ -9,37 +9,32 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use super::courier::Limits;
 use crate::config::{self, Problem, time};
+use crate::courier::Limits;
 use crate::secret::{Secret, Source};
 use crate::tls;
-
-/// The longest that one publication may take, whatever the settings say.
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
-/// The largest message, whatever the settings say.
-const LARGEST: usize = 64 * 1024 * 1024;
 
 /// The settings that every broker has.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Common {
+pub(crate) struct Common {
     #[serde(default = "seconds::<10>", deserialize_with = "time")]
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
     #[serde(default = "seconds::<5>", deserialize_with = "time")]
-    pub(super) connect_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
     max_bytes: Option<usize>,
     #[serde(default)]
-    pub(super) allow_plain: bool,
+    pub(crate) allow_plain: bool,
 
     user: Option<String>,
     password_env: Option<String>,
     password_file: Option<PathBuf>,
 
-    pub(super) root_ca_file: Option<PathBuf>,
+    pub(crate) root_ca_file: Option<PathBuf>,
     #[serde(default = "yes")]
     system_roots: bool,
-    pub(super) client_certificate_file: Option<PathBuf>,
-    pub(super) client_key_file: Option<PathBuf>,
+    pub(crate) client_certificate_file: Option<PathBuf>,
+    pub(crate) client_key_file: Option<PathBuf>,
 }
 
 const NAMES: [&str; 11] = [
@@ -58,45 +53,25 @@ const NAMES: [&str; 11] = [
 
 /// Who we say we are.
 #[derive(Debug)]
-pub(super) struct Login {
-    pub(super) user: Option<String>,
-    pub(super) password: Secret,
+pub(crate) struct Login {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Secret,
 }
 
 impl Common {
     /// Reads the settings of a sink: these, and those that are its own.
-    pub(super) fn read<T: DeserializeOwned>(mut settings: toml::Table) -> Result<(Self, T), Problem> {
-        let mut common = toml::Table::new();
-        for name in NAMES {
-            if let Some(value) = settings.remove(name) {
-                common.insert(name.to_owned(), value);
-            }
-        }
-        let own = config::read(settings).map_err(|problem: Problem| {
-            if problem.is_about_an_unknown_setting() {
-                problem.and(&format!(", or one that every broker has: `{}`", NAMES.join("`, `")))
-            } else {
-                problem
-            }
-        })?;
-        Ok((config::read(common)?, own))
+    pub(crate) fn read<T: DeserializeOwned>(settings: toml::Table) -> Result<(Self, T), Problem> {
+        config::read_both(settings, &NAMES, "every broker")
     }
 
-    /// What no publication may exceed. `largest` is the default for its data.
-    pub(super) fn limits(&self, largest: usize) -> Result<Limits, Problem> {
-        let limit = |setting, ok: bool, text: &str| if ok { Ok(()) } else { Err(Problem::new(setting, text)) };
-        let some = !self.timeout.is_zero() && self.timeout <= LONGEST_TIMEOUT;
-        limit("timeout", some, "must be above zero and at most \"10m\"")?;
-        let shorter = !self.connect_timeout.is_zero() && self.connect_timeout < self.timeout;
-        limit("connect_timeout", shorter, "must be above zero and shorter than timeout")?;
-        let max_bytes = self.max_bytes.unwrap_or(largest);
-        limit("max_bytes", (1..=LARGEST).contains(&max_bytes), "must be from 1 to 67108864")?;
-        Ok(Limits { timeout: self.timeout, connect_timeout: self.connect_timeout, max_bytes })
+    /// What nothing that is sent may exceed. `largest` is the default for its size.
+    pub(crate) fn limits(&self, largest: usize) -> Result<Limits, Problem> {
+        Limits::new(self.timeout, self.connect_timeout, self.max_bytes.unwrap_or(largest))
     }
 
     /// The user and the password, where there are any. `needs_user` is for brokers where one means nothing without
     /// the other.
-    pub(super) fn login(&self, needs_user: bool) -> Result<Option<Login>, Problem> {
+    pub(crate) fn login(&self, needs_user: bool) -> Result<Option<Login>, Problem> {
         let password = either("password_env", &self.password_env, "password_file", &self.password_file)?;
         match (&self.user, password) {
             (None, None) => Ok(None),
@@ -111,7 +86,7 @@ impl Common {
 
     /// The settings of rustls.
     #[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]
-    pub(super) fn tls(&self, needed: bool) -> Result<rustls::ClientConfig, Problem> {
+    pub(crate) fn tls(&self, needed: bool) -> Result<rustls::ClientConfig, Problem> {
         let files = tls::Files {
             root_ca_file: self.root_ca_file.as_deref(),
             system_roots: self.system_roots,
@@ -123,7 +98,7 @@ impl Common {
 }
 
 /// A secret from a variable or from a file, where one of the two is set.
-pub(super) fn either(
+pub(crate) fn either(
     env_setting: &'static str,
     env: &Option<String>,
     file_setting: &'static str,
@@ -138,23 +113,23 @@ pub(super) fn either(
 }
 
 /// How the URL of a broker begins, with and without TLS, and the ports that it then has by itself.
-pub(super) struct Schemes {
-    pub(super) tls: (&'static str, u16),
-    pub(super) plain: (&'static str, u16),
+pub(crate) struct Schemes {
+    pub(crate) tls: (&'static str, u16),
+    pub(crate) plain: (&'static str, u16),
 }
 
 /// Where a broker is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Endpoint {
-    pub(super) host: String,
-    pub(super) port: u16,
-    pub(super) tls: bool,
+pub(crate) struct Endpoint {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) tls: bool,
     /// What follows the host, without the slash before it; not decoded.
-    pub(super) path: String,
+    pub(crate) path: String,
 }
 
 impl Endpoint {
-    pub(super) fn parse(text: &str, schemes: &Schemes, allow_plain: bool) -> Result<Self, Problem> {
+    pub(crate) fn parse(text: &str, schemes: &Schemes, allow_plain: bool) -> Result<Self, Problem> {
         let ((tls, tls_port), (plain, plain_port)) = (schemes.tls, schemes.plain);
         let bad = |text: String| Problem::new("url", text);
         let url = Url::parse(text).map_err(|error| {
