@@ -7,6 +7,7 @@ use std::io;
 
 use super::{Broker, Kind};
 use crate::kit::audit::events::Event;
+use crate::kit::audit::metadata::Record;
 
 /// The longest answer that is read at once.
 const LONGEST: usize = 64 * 1024 * 1024;
@@ -48,6 +49,17 @@ impl Broker {
             Kind::Nats => nats::read(self.port, &self.password).await,
             Kind::Redis => redis::read(self.port, &self.password, destination).await,
             Kind::RabbitMq => Err(ReadError::Kind(self.kind)),
+        }
+    }
+
+    /// All records of metadata whose keys begin so, in no order. What is under another key is one too, named by the key.
+    ///
+    /// # Errors
+    /// When the broker does not answer, or has something that is no record.
+    pub async fn read_records(&self, prefix: &str) -> Result<Vec<Record>, ReadError> {
+        match self.kind {
+            Kind::Redis => redis::read_records(self.port, &self.password, prefix).await,
+            Kind::Nats | Kind::RabbitMq => Err(ReadError::Kind(self.kind)),
         }
     }
 }
