@@ -115,6 +115,7 @@
 //! - [`event`]: the event lane, by who asks: its publisher, worker, and whoever reads
 //! - [`metadata`]: the metadata lane, by who asks: its producer, worker, and whoever reads
 //! - `bell`: what wakes a relayer when work is committed
+//! - `clock`: what time the database has
 //! - [`error`]: what can go wrong, and what to do then
 //! - `rights`: what a login may do
 //! - `ids`: names that must not be mistaken for one another
@@ -129,6 +130,8 @@
 
 #[cfg(feature = "admin")]
 pub mod bell;
+#[cfg(feature = "admin")]
+pub mod clock;
 mod ids;
 mod payload;
 mod words;

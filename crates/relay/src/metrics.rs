@@ -22,6 +22,8 @@ pub trait Meter: Send + Sync + 'static {
     fn in_flight(&self, _route: &str, _count: usize) {}
     /// An attempt was recorded with this state.
     fn attempt(&self, _route: &str, _state: &'static str) {}
+    /// The attempt that was just recorded is not the last of its row, which is scheduled again.
+    fn retry_scheduled(&self, _route: &str) {}
     /// A lease was lost, found out by a completion or a renewal.
     fn lease_lost(&self) {}
     /// A completion met a row that had ended already.

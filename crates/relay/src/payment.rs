@@ -18,6 +18,7 @@ use symphony_outbox::payment::{self, AttemptState, Completed, Completion, Outcom
 use symphony_outbox::{BatchSize, WorkerId};
 
 use tokio::time::timeout;
+use tokio_postgres::Client;
 
 use crate::lane::{Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
 use crate::lease::{LeaseWatch, Term};
@@ -206,10 +207,16 @@ impl Lane for PaymentLane {
                 latency: done.outcome.latency,
             })
             .collect();
-        let ends = self
-            .completions
-            .call(async |client| worker::complete_batch(client, &self.worker, &completions).await)
-            .await?;
+        let complete = async |client: &Client| {
+            match worker::complete_batch(client, &self.worker, &completions).await {
+                // The index refuses the whole statement. Alone, a row knows that it was meant; together, each is tried alone.
+                Err(stopped @ CompleteError::Fault(Fault::TerminalBackstop(_))) if completions.len() == 1 => {
+                    Ok(vec![Err(stopped)])
+                }
+                ends => ends,
+            }
+        };
+        let ends = self.completions.call(complete).await?;
         Ok(ends.into_iter().map(ended).collect())
     }
 

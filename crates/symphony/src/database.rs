@@ -10,7 +10,7 @@ use crate::failure::Failure;
 pub(crate) struct Database {
     /// The database, as postgres://user:password@host:5432/database?sslmode=verify-full&sslrootcert=FILE
     ///
-    /// A list of name=value does as well. The variable keeps the password out of the list of processes.
+    /// A list of name=value does as well. The variable DATABASE_URL keeps the password out of the list of processes.
     #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
     database_url: Option<String>,
 }

@@ -12,6 +12,7 @@
 //! - [`failure`]: what ends a command, and the exit code that it means
 //! - [`interruption`]: Ctrl-C and its kin
 //! - [`output`]: how results are printed
+//! - [`progress`]: how far long work has come
 //! - [`relayer`]: what `symphony run` puts together
 //! - [`table`]: columns under each other
 
@@ -23,6 +24,7 @@ mod database;
 mod failure;
 mod interruption;
 mod output;
+mod progress;
 mod relayer;
 mod table;
 

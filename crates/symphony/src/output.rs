@@ -29,12 +29,18 @@ impl Form {
 
 /// Prints a text, and a line end where it has none.
 pub(crate) fn line(text: &str) -> Result<(), Failure> {
+    line_is_read(text).map(drop)
+}
+
+/// The same; whether there is still somebody who reads.
+pub(crate) fn line_is_read(text: &str) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     match write!(out, "{text}{end}").and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
         // Whoever reads has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        done => done.map_err(|error| Failure::no(format!("the result could not be printed: {error}"))),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::no(format!("the result could not be printed: {error}"))),
     }
 }
 

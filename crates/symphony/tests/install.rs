@@ -113,7 +113,7 @@ async fn a_printed_script_without_a_lane_that_the_database_has_is_refused() {
     let client = database.connect().await.unwrap();
     let refused = client.batch_execute(&script).await.unwrap_err();
     let said = refused.as_db_error().unwrap().message();
-    assert!(said.contains("this database has the lane payment as well"), "{said}");
+    assert!(said.contains("this database has the lane metadata as well"), "{said}");
     symphony(&database.url(), &["verify"]).exits(0);
 }
 

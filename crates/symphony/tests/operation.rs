@@ -13,7 +13,10 @@ use program::symphony;
 use serde_json::{Value, json};
 use symphony_outbox::payment::{Completion, OUTCOME_UNKNOWN, Outcome, RailAnswer, Reason, worker};
 use symphony_outbox::{BatchSize, WorkerId};
+use symphony_proof::kit::process::{Launch, Program};
+use symphony_proof::kit::proxy::{Newcomers, Proxy};
 use symphony_proof::kit::scratch::{Database, Server};
+use symphony_proof::kit::wait::BOUND;
 
 /// Claims the one payment that is due, and ends it so.
 async fn work(database: &Database, outcome: Outcome) -> String {
@@ -188,5 +191,79 @@ async fn a_login_without_the_role_is_told_which_it_needs() {
         let refused = symphony(&nobody, &arguments).exits(3);
         assert!(refused.stderr.contains(&format!("grant {role} to")), "{arguments:?}: {}", refused.all());
     }
+    database.close().await.unwrap();
+}
+
+/// The program that watches, started.
+fn watching(url: &str, arguments: &str) -> Program {
+    let command = format!("{} status --watch 1 {arguments}", env!("CARGO_BIN_EXE_symphony"));
+    Launch::new("/bin/sh").args(["-c", &command]).env("DATABASE_URL", url).env("TERM", "xterm").start().unwrap()
+}
+
+#[tokio::test]
+async fn who_watches_sees_each_change_and_goes_on_when_the_database_was_away() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    let url = database.url();
+    symphony(&url, &["rail", "set", "sepa", "--actor", "ana", "--reason", "go-live"]).exits(0);
+    let enqueue = |name: &str| {
+        let key =
+            ["--instruction", name, "--participant", "acme", "--key", name, "--rail", "sepa", "--payload", "{}"];
+        symphony(&url, &[&["enqueue"], &key[..]].concat()).exits(0);
+    };
+    let watching = Launch::new(env!("CARGO_BIN_EXE_symphony")).args(["status", "--watch", "1", "--json"]);
+    let network = Proxy::before(&database.url_as_login(&["symphony_readonly"]).await.unwrap()).unwrap();
+    let watching = watching.env("DATABASE_URL", network.url()).start().unwrap();
+    let due = async |count: i64| {
+        // A document is a line.
+        let is_so = |line: &str| serde_json::from_str::<Value>(line).is_ok_and(|seen| seen["due"] == count);
+        let line = watching.wait_for_line(is_so, BOUND).await.unwrap();
+        let seen: Value = serde_json::from_str(&line).unwrap();
+        assert!(seen["at"].is_string() && seen["rails"][0]["rail_type"] == "sepa", "{line}");
+    };
+    due(0).await;
+    enqueue("pay-1");
+    due(1).await;
+    network.cut(Newcomers::Refuse).await;
+    watching.wait_for_line(|line| line.starts_with("error: "), BOUND).await.unwrap();
+    network.accept().await.unwrap();
+    enqueue("pay-2");
+    due(2).await;
+    watching.term();
+    assert_eq!(watching.exit_code(BOUND).await.unwrap(), 0, "{}", watching.tail());
+    database.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_watch_ends_when_nobody_reads_it_and_does_not_begin_without_a_database() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    let read_once = watching(&database.url(), "--json | head -n 1");
+    assert_eq!(read_once.exit_code(BOUND).await.unwrap(), 0, "{}", read_once.tail());
+    let nowhere = watching("postgres://me@127.0.0.1:1/shop", "");
+    assert_eq!(nowhere.exit_code(BOUND).await.unwrap(), 3, "{}", nowhere.tail());
+    database.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_terminal_is_drawn_over_and_a_file_is_not() {
+    const OVER: &str = "\u{1b}[H\u{1b}[J";
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    let command = format!("{} status --watch 1", env!("CARGO_BIN_EXE_symphony"));
+    let terminal = Launch::new("/usr/bin/script").args(["-qec", &command, "/dev/null"]);
+    let terminal = terminal.env("DATABASE_URL", database.url()).start().unwrap();
+    let mut drawings = 0;
+    let twice = |line: &str| {
+        drawings += usize::from(line.contains(OVER) && line.contains("Ctrl-C"));
+        drawings == 2
+    };
+    terminal.wait_for_line(twice, BOUND).await.unwrap();
+    drop(terminal);
+
+    let file = watching(&database.url(), "");
+    let total = file.wait_for_line(|line| line.starts_with("total"), BOUND).await.unwrap();
+    assert!(!total.contains('\u{1b}') && !file.tail().contains('\u{1b}'), "{}", file.tail());
+    drop(file);
     database.close().await.unwrap();
 }

@@ -50,6 +50,9 @@ const WRONG: &[(&[&str], &str)] = &[
     ),
     (&["inspect"], "<ID>"),
     (&["status", "--jsn"], "--json"),
+    (&["status", "--watch", "0"], "0 is not in 1..=3600"),
+    (&["run", "--json"], "--check"),
+    (&["completions", "tcl"], "bash"),
     (&["rail"], "pause"),
     (&["rail", "set", "sepa"], "--actor <NAME>"),
     (
@@ -238,6 +241,76 @@ fn an_error_that_nobody_can_read_has_its_exit_code_all_the_same() {
     }
 }
 
+/// The commands that print no result: what they print is for shells and manuals, or is JSON already.
+const NO_RESULT: [&str; 3] = ["bank", "completions", "man"];
+
+/// The commands, and those below them, as the manual lists them.
+fn commands() -> Vec<Vec<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = symphony("", &["man", "--to", folder.path().to_str().unwrap()]).exits(0).stdout;
+    let name = |page: &str| page.rsplit('/').next().unwrap().trim_end_matches(".1").to_owned();
+    let commands = pages.lines().map(|page| name(page).split('-').skip(1).map(str::to_owned).collect::<Vec<_>>());
+    commands.filter(|command| !command.is_empty()).collect()
+}
+
+#[test]
+fn every_command_that_prints_a_result_prints_it_as_json_too() {
+    let commands = commands();
+    assert!(commands.len() > 15, "{commands:?}");
+    for command in &commands {
+        let is_a_group = commands.iter().any(|other| other.len() > command.len() && other.starts_with(command));
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        let help = symphony("", &[&words[..], &["--help"]].concat()).exits(0).stdout;
+        let wanted = !is_a_group && !NO_RESULT.contains(&words[0]);
+        assert_eq!(help.contains("--json"), wanted, "{command:?}: {help}");
+    }
+}
+
+#[test]
+fn the_manual_has_a_page_for_every_command_and_tells_no_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man1");
+    let secret = "postgres://me:s3cret@host/shop";
+    let written = symphony(secret, &["man", "--to", pages.to_str().unwrap()]).exits(0).stdout;
+    for page in ["symphony.1", "symphony-status.1", "symphony-dlq-redrive.1"] {
+        assert!(written.lines().any(|line| line.ends_with(page)), "{written}");
+    }
+    for page in std::fs::read_dir(&pages).unwrap() {
+        let text = std::fs::read_to_string(page.unwrap().path()).unwrap();
+        assert!(text.contains(".TH symphony") && !text.contains("s3cret"), "{text}");
+    }
+    let page = std::fs::read_to_string(pages.join("symphony-status.1")).unwrap();
+    let told = page.contains("symphony\\-status") && page.contains("\\-\\-watch") && page.contains("Exit codes:");
+    assert!(told, "{page}");
+    assert!(symphony(secret, &["man"]).exits(0).stdout.contains("symphony\\-dlq(1)"));
+
+    // Where it cannot be written, it is said.
+    let taken = folder.path().join("taken");
+    std::fs::write(&taken, "").unwrap();
+    let refused = symphony("", &["man", "--to", taken.to_str().unwrap()]).exits(1);
+    assert!(
+        refused.stderr.contains("cannot write pages to") && refused.stderr.contains("hint: "),
+        "{}",
+        refused.all()
+    );
+}
+
+#[test]
+fn shells_are_told_what_can_be_completed() {
+    for (shell, sign) in [("bash", "complete -F"), ("zsh", "#compdef symphony"), ("fish", "complete -c symphony")]
+    {
+        let script = symphony("postgres://me:s3cret@host/shop", &["completions", shell]).exits(0).stdout;
+        assert!(script.contains(sign), "{script}");
+        assert!(["status", "redrive", "watch"].iter().all(|word| script.contains(word)), "{script}");
+        assert!(!script.contains("s3cret"), "{script}");
+    }
+    let script = symphony("", &["completions", "bash"]).exits(0).stdout;
+    // What bash itself would offer after "symphony dlq re".
+    let asked = "COMP_WORDS=(symphony dlq re) COMP_CWORD=2; _symphony symphony re dlq; echo \"${COMPREPLY[@]}\"";
+    let offered = Command::new("bash").args(["-c", &format!("{script}\n{asked}")]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&offered.stdout).trim(), "redrive resolve", "{offered:?}");
+}
+
 #[test]
 fn every_command_has_an_example_and_says_what_its_exit_code_means() {
     for command in [
@@ -247,6 +320,10 @@ fn every_command_has_an_example_and_says_what_its_exit_code_means() {
         &["enqueue"],
         &["inspect"],
         &["status"],
+        &["completions"],
+        &["man"],
+        &["run"],
+        &["repair"],
         &["demo"],
         &["bank"],
         &["rail"],

@@ -160,8 +160,12 @@ drifts! {
         => "changed: trigger events_end_for_good on m10_recovery.outbox", Repairs;
     a_sixth_arrow_of_metadata_is_named:
         "create or replace function symphony.metadata_move_is_legal(p_from symphony.metadata_status, p_to symphony.metadata_status)
-         returns boolean language sql immutable parallel safe set search_path = pg_catalog, symphony, pg_temp return true"
+         returns boolean language sql immutable parallel safe set search_path = pg_catalog, symphony, pg_temp as 'select true'"
         => "changed: function symphony.metadata_move_is_legal(", Repairs;
+    a_body_that_is_kept_as_a_parsed_expression_is_named:
+        "create or replace function symphony.wakeup_lock(p_channel text)
+         returns bigint language sql immutable parallel safe set search_path = pg_catalog, symphony, pg_temp return 1"
+        => "changed: function symphony.wakeup_lock(", Repairs;
     a_sixth_status_of_metadata_is_named:
         "alter type symphony.metadata_status add value 'PAUSED'"
         => "changed: enum symphony.metadata_status", LeavesToPeople;

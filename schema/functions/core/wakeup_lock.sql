@@ -8,6 +8,8 @@ create or replace function symphony.wakeup_lock(p_channel text)
   immutable
   parallel safe
   set search_path = pg_catalog, symphony, pg_temp
-return hashtextextended('symphony.' || p_channel, 7000);
+as $$
+  select hashtextextended('symphony.' || p_channel, 7000);
+$$;
 
 comment on function symphony.wakeup_lock(text) is 'The advisory lock that a relayer holds while it sleeps on a channel.';

@@ -21,7 +21,7 @@ begin
   elsif not metadata_move_is_legal(old.status, new.status) then
     raise exception 'entry % cannot go from % to %', old.id, old.status, new.status
       using errcode = 'P7007',
-            hint = 'Move entries with the functions of schema symphony only; see docs/lanes/metadata.md.';
+            hint = 'Move entries with the functions of schema symphony only.';
   end if;
   return new;
 end

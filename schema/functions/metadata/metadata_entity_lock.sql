@@ -9,6 +9,8 @@ create or replace function symphony.metadata_entity_lock(p_entity_type text, p_e
   immutable
   parallel safe
   set search_path = pg_catalog, symphony, pg_temp
-return hashtextextended(p_entity_id, hashtextextended(p_entity_type, 7008));
+as $$
+  select hashtextextended(p_entity_id, hashtextextended(p_entity_type, 7008));
+$$;
 
 comment on function symphony.metadata_entity_lock(text, text) is 'Number of the advisory lock that lets one transaction at a time write entries of an entity.';

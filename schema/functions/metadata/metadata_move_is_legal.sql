@@ -8,12 +8,14 @@ create or replace function symphony.metadata_move_is_legal(p_from symphony.metad
   immutable
   parallel safe
   set search_path = pg_catalog, symphony, pg_temp
-return (p_from, p_to) in (
-  ('PENDING', 'PROCESSING'),
-  ('PROCESSING', 'PUBLISHED'),
-  ('PROCESSING', 'FAILED'),
-  ('FAILED', 'PROCESSING'),
-  ('FAILED', 'DLQ'));
+as $$
+  select (p_from, p_to) in (
+    ('PENDING', 'PROCESSING'),
+    ('PROCESSING', 'PUBLISHED'),
+    ('PROCESSING', 'FAILED'),
+    ('FAILED', 'PROCESSING'),
+    ('FAILED', 'DLQ'));
+$$;
 
 comment on function symphony.metadata_move_is_legal(symphony.metadata_status, symphony.metadata_status) is
   'Whether an entry may go from one status to another: five moves, and no other.';

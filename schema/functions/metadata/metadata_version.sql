@@ -7,6 +7,8 @@ create or replace function symphony.metadata_version(p_created_at timestamptz)
   immutable
   parallel safe
   set search_path = pg_catalog, symphony, pg_temp
-return (extract(epoch from p_created_at) * 1000000)::bigint;
+as $$
+  select (extract(epoch from p_created_at) * 1000000)::bigint;
+$$;
 
 comment on function symphony.metadata_version(timestamptz) is 'The version of an entry: microseconds from 1970 to its creation.';

@@ -8,6 +8,7 @@
 //! - [`crowd`]: databases with very much in them
 //! - [`pgbouncer`]: a connection pooler in front of a server
 //! - [`brokers`]: NATS, Redis and RabbitMQ, started, stopped, killed and started again
+//! - [`prometheus`]: a Prometheus that scrapes and judges by rules, and its promtool
 //! - [`proxy`]: a network between a client and its server that stalls, breaks, and loses replies
 //! - [`process`]: a program that is started, watched, stopped and killed
 //! - [`audit`]: the outbox and a bank's own ledger, compared payment by payment
@@ -25,6 +26,7 @@ pub mod pgbouncer;
 mod port;
 pub mod postgres;
 pub mod process;
+pub mod prometheus;
 pub mod proxy;
 pub mod scratch;
 pub mod wait;

@@ -182,6 +182,7 @@ impl<L: Lane> Shift<L> {
                 self.meter.attempt(&entry.route, state);
                 self.summary.recorded += 1;
                 if again {
+                    self.meter.retry_scheduled(&entry.route);
                     self.wake.scheduled();
                 }
             }

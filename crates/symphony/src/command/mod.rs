@@ -1,11 +1,13 @@
 //! The commands, one per file. Each says what it does, reads its arguments, calls the library and prints.
 
 mod bank;
+mod completions;
 mod demo;
 mod dlq;
 mod enqueue;
 mod inspect;
 mod install;
+mod man;
 mod prove;
 mod rail;
 mod repair;
@@ -45,6 +47,8 @@ enum Command {
     Dlq(dlq::Arguments),
     Demo(demo::Arguments),
     Bank(bank::Arguments),
+    Completions(completions::Arguments),
+    Man(man::Arguments),
 }
 
 impl Cli {
@@ -63,6 +67,8 @@ impl Cli {
             Command::Dlq(arguments) => arguments.run(&database).await,
             Command::Demo(arguments) => arguments.run().await,
             Command::Bank(arguments) => arguments.run().await,
+            Command::Completions(arguments) => arguments.run(),
+            Command::Man(arguments) => arguments.run(),
         }
     }
 }

@@ -1,9 +1,6 @@
 //! `symphony prove`: runs the proofs on scratch databases of a server, and leaves nothing behind.
 
-use std::{
-    io::{self, IsTerminal as _, Write as _},
-    time::Instant,
-};
+use std::time::Instant;
 
 use serde::Serialize;
 use symphony_proof::{
@@ -17,6 +14,7 @@ use crate::{
     failure::{Answer, Failure},
     interruption::Interruption,
     output::{self, Form},
+    progress,
 };
 
 /// Try to break every promise of the database, on scratch databases of a server
@@ -87,7 +85,7 @@ impl Arguments {
             return list(&chosen, self.form);
         }
         let mut interruption = Interruption::listen()?;
-        progress("waiting until nobody else proves on this server");
+        progress::say("waiting until nobody else proves on this server");
         let guest = interruption.or(Guest::arrive(database.url()?)).await??;
         let shown = prove(guest.server(), &chosen, &self, &mut interruption).await;
         // Whatever happened, nothing stays.
@@ -135,14 +133,14 @@ async fn prove(
 ) -> Result<Vec<Shown>, Failure> {
     let mut all = Vec::new();
     for (place, proof) in chosen.iter().enumerate() {
-        progress(&format!("{} of {}: {}", place + 1, chosen.len(), proof.name));
+        progress::part(place + 1, chosen.len(), proof.name);
         // Interrupted only while the proof runs: a database that is half made would stay.
         let database = server.database().await?;
         let began = Instant::now();
         let run = interruption.or(proof.run(&database)).await;
         let seconds = began.elapsed().as_secs_f64();
         database.close().await?;
-        progress("");
+        progress::done();
         let (ok, steps) = match run? {
             Ok(evidence) => (true, evidence.steps.into_iter().map(Step::from).collect()),
             Err(failure) => (false, vec![Step::from(failure)]),
@@ -168,15 +166,6 @@ fn text(shown: &Shown, verbose: bool) -> String {
         steps.iter().for_each(|step| text.push_str(&format!("      {}\n", step.in_words())));
     }
     text
-}
-
-/// A line on the terminal that is gone when the next one comes.
-fn progress(words: &str) {
-    let mut terminal = io::stderr();
-    if terminal.is_terminal() {
-        // Nothing depends on it.
-        let _ = write!(terminal, "\r\x1b[K{words}").and_then(|()| terminal.flush());
-    }
 }
 
 impl From<proofs::Step> for Step {

@@ -8,6 +8,7 @@ use crate::{
     database::Database,
     failure::{Answer, Failure},
     output::Form,
+    progress,
     table::Table,
 };
 
@@ -34,7 +35,9 @@ impl Arguments {
             if !more {
                 break;
             }
+            progress::say(&format!("{} leases so far", repaired.len()));
         }
+        progress::done();
         self.form.print(&repaired, || text(&repaired))?;
         Ok(Answer::Yes)
     }

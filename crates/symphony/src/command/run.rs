@@ -8,6 +8,7 @@ use prometheus_client::registry::Registry;
 use serde_json::json;
 use symphony_outbox::WorkerId;
 use symphony_outbox::connect::Target;
+use symphony_outbox::schema::Lane;
 use symphony_relay::stop::{Stop, Wish};
 use uuid::Uuid;
 
@@ -17,7 +18,7 @@ use crate::{
     database::Database,
     failure::{Answer, Failure},
     interruption::Interruption,
-    output,
+    output::{self, Form},
     relayer::{
         endpoints::{self, Shown},
         gauges::Gauges,
@@ -51,6 +52,9 @@ pub(crate) struct Arguments {
     /// Check the settings, the schema, the login and the rails, and exit
     #[arg(long)]
     check: bool,
+    /// Print the result of --check as one JSON document
+    #[arg(long, requires = "check")]
+    json: bool,
     /// Print every setting with its default, and exit
     #[arg(long)]
     print_example: bool,
@@ -80,7 +84,9 @@ impl Arguments {
             .await
             .map_err(|caught| caught.saying("interrupted before anything was claimed"))??;
         if self.check {
-            output::line("everything is in order\n")?;
+            let lanes: Vec<_> = served.lanes().into_iter().map(Lane::name).collect();
+            let form = Form { json: self.json };
+            form.print(&json!({ "in_order": true, "lanes": lanes }), || "everything is in order".to_owned())?;
             return Ok(Answer::Yes);
         }
 
@@ -96,7 +102,12 @@ impl Arguments {
         output::line(&format!("{}\n", json!({ "worker": worker.as_str(), "endpoints": place })))?;
         tracing::info!(worker = worker.as_str(), endpoints = place, "the relayer begins");
         let lanes = served.lanes();
-        let meters: Vec<_> = lanes.iter().map(|lane| LaneMeter::new(lane.name(), counts.clone())).collect();
+        let meter = |lane: &Lane| match lane {
+            Lane::Payment | Lane::Metadata => LaneMeter::with_repair(lane.name(), counts.clone()),
+            // A claim on an event that was not heard of again is taken over by the next claim.
+            Lane::Event => LaneMeter::new(lane.name(), counts.clone()),
+        };
+        let meters: Vec<_> = lanes.iter().map(meter).collect();
         if let Some(listener) = listener {
             let gauges = Gauges::new(Arc::clone(&target), lanes);
             let shown = Shown { registry, meters: meters.clone(), gauges, stop: signal.clone() };

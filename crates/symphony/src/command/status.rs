@@ -1,5 +1,9 @@
 //! `symphony status`: what is going on now, in total and by rail.
 
+mod watch;
+
+use std::time::Duration;
+
 use symphony_outbox::payment::reading::{self, Status};
 
 use super::with_examples;
@@ -14,14 +18,24 @@ use crate::{
 ///
 /// Needs a login with one of the roles symphony_readonly, symphony_auditor and symphony_operator.
 #[derive(clap::Args)]
-#[command(after_help = with_examples("  symphony status\n  symphony status --json | jq .dlq_unknown"))]
+#[command(after_help = with_examples(
+    "  symphony status\n  symphony status --watch\n  symphony status --json | jq .dlq_unknown\n  \
+     symphony status --watch 60 --json >> status.jsonl",
+))]
 pub(crate) struct Arguments {
+    /// Look again every so many seconds, 1 to 3600, until Ctrl-C, which ends it with 0; with --json one document a line
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2",
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    watch: Option<u64>,
     #[command(flatten)]
     form: Form,
 }
 
 impl Arguments {
     pub(crate) async fn run(self, database: &Database) -> Result<Answer, Failure> {
+        if let Some(seconds) = self.watch {
+            return watch::run(database, self.form, Duration::from_secs(seconds)).await;
+        }
         let client = database.connect().await?;
         let status = reading::status(&client).await?;
         self.form.print(&status, || text(&status))?;

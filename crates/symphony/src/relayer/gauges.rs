@@ -1,11 +1,14 @@
-//! What only the database knows: how much is pending, how old it is, how much is dead. Asked when somebody looks, and
-//! not more often than every few seconds, whoever looks.
+//! What only the database knows: how much is pending, how old it is, how much is dead, and what time it is there. Asked when
+//! somebody looks, and not more often than every few seconds, whoever looks.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
+use symphony_outbox::clock;
 use symphony_outbox::connect::Target;
+use symphony_outbox::error::Fault;
 use symphony_outbox::payment::reading::RailStatus;
 use symphony_outbox::schema::Lane;
 use symphony_outbox::{event, metadata, payment};
@@ -53,8 +56,9 @@ impl Gauges {
         {
             return text.clone();
         }
-        let text = match timeout(PATIENCE, self.rows()).await {
-            Ok(Ok(rows)) => written(&rows),
+        let asked = async { Ok::<_, Trouble>((self.rows().await?, self.clock_offset().await?)) };
+        let text = match timeout(PATIENCE, asked).await {
+            Ok(Ok((rows, offset))) => written(&rows, offset),
             Ok(Err(trouble)) => {
                 tracing::warn!(%trouble, "the gauges of the database are missing");
                 String::new()
@@ -84,6 +88,19 @@ impl Gauges {
             }
         }
         Ok(rows)
+    }
+
+    /// By how many seconds the database's clock is ahead of this machine's, give or take half the way there and back.
+    async fn clock_offset(&self) -> Result<f64, Trouble> {
+        self.line
+            .call(async |client| {
+                let began = Timestamp::now();
+                let there = clock::now(client).await?;
+                let ended = Timestamp::now();
+                let half_way = ended.duration_since(began).as_secs_f64() / 2.0;
+                Ok::<_, Fault>(there.duration_since(began).as_secs_f64() - half_way)
+            })
+            .await
     }
 }
 
@@ -127,7 +144,7 @@ fn of_metadata(totals: &metadata::reading::Totals) -> Row {
 /// One gauge: its name, what it is, and what it is of a row.
 type Gauge = (&'static str, &'static str, fn(&Row) -> Option<String>);
 
-fn written(rows: &[Row]) -> String {
+fn written(rows: &[Row], clock_offset: f64) -> String {
     let gauges: [Gauge; 6] = [
         ("outbox_pending_depth", "Rows that have not ended", |row| Some(row.pending.to_string())),
         ("outbox_due", "Rows that may be claimed now", |row| Some(row.due.to_string())),
@@ -140,7 +157,9 @@ fn written(rows: &[Row]) -> String {
             row.unknown.map(|unknown| unknown.to_string())
         }),
     ];
-    let mut text = String::new();
+    let name = "symphony_database_clock_offset_seconds";
+    let help = "How far the clock of the database is ahead of this machine's";
+    let mut text = format!("# HELP {name} {help}.\n# TYPE {name} gauge\n{name} {clock_offset}\n");
     for (name, help, value) in gauges {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "# HELP symphony_{name} {help}.\n# TYPE symphony_{name} gauge");

@@ -66,6 +66,7 @@ pub(crate) struct Counts {
     claim_batches: Family<Claim, Count>,
     claimed: Family<Lane, Count>,
     attempts: Family<Attempt, Count>,
+    retries: Family<Route, Count>,
     abandoned: Family<Route, Count>,
     lease_lost: Family<Lane, Count>,
     terminal_backstop: Family<Lane, Count>,
@@ -73,6 +74,7 @@ pub(crate) struct Counts {
     released: Family<Lane, Count>,
     reaper_requeues: Family<Lane, Count>,
     reaper_ended: Family<Lane, Count>,
+    repair_passes: Family<Lane, Count>,
     database_trouble: Family<Call, Count>,
     in_flight: Family<Route, Level>,
     breaker_open: Family<Route, Level>,
@@ -109,6 +111,7 @@ impl Counts {
             ),
             claimed: of(r, "claimed", "Rows that claims brought", Family::default()),
             attempts: of(r, "attempts", "Attempts that were recorded, by state", Family::default()),
+            retries: of(r, "retries_scheduled", "Attempts after which the row is tried again", Family::default()),
             abandoned: of(r, "dispatch_abandoned", "Dispatches that were cut off", Family::default()),
             lease_lost: of(r, "lease_lost", "Leases found lost by a completion or a renewal", Family::default()),
             terminal_backstop: of(
@@ -126,6 +129,7 @@ impl Counts {
                 "Expired leases whose rows had no attempts left",
                 Family::default(),
             ),
+            repair_passes: of(r, "repair_passes", "Passes over expired leases that came back", Family::default()),
             database_trouble: of(r, "database_trouble", "Calls to the database that failed", Family::default()),
             in_flight: of(r, "in_flight", "Dispatches that run now", Family::default()),
             breaker_open: of(r, "breaker_open", "1 while a rail, sink or store is left alone", Family::default()),
@@ -175,6 +179,12 @@ impl LaneMeter {
             let _ = count.get_or_create(&Lane { lane });
         }
         Arc::new(Self { lane, counts, contact: Mutex::new(None) })
+    }
+
+    /// Counts for a lane whose expired leases are given back by passes of repair, so that none at all can be seen.
+    pub(crate) fn with_repair(lane: &'static str, counts: Counts) -> Arc<Self> {
+        let _ = counts.repair_passes.get_or_create(&Lane { lane });
+        Self::new(lane, counts)
     }
 
     /// How long ago the database last answered; none where it never did.
@@ -236,6 +246,10 @@ impl Meter for LaneMeter {
         self.counts.attempts.get_or_create(&Attempt { lane: self.lane, rail: route.to_owned(), state }).inc();
     }
 
+    fn retry_scheduled(&self, route: &str) {
+        self.counts.retries.get_or_create(&self.route(route)).inc();
+    }
+
     fn lease_lost(&self) {
         self.counts.lease_lost.get_or_create(&self.lane()).inc();
     }
@@ -257,6 +271,7 @@ impl Meter for LaneMeter {
     }
 
     fn repaired(&self, requeued: usize, ended: usize) {
+        self.counts.repair_passes.get_or_create(&self.lane()).inc();
         self.counts.reaper_requeues.get_or_create(&self.lane()).inc_by(many(requeued));
         self.counts.reaper_ended.get_or_create(&self.lane()).inc_by(many(ended));
     }

@@ -8,7 +8,7 @@ use crate::load::instruction;
 use crate::yard::{RAIL, Yard};
 
 /// The names that dashboards and alerts are built on.
-const METRICS: [&str; 11] = [
+const METRICS: [&str; 12] = [
     "outbox_pending_depth",
     "oldest_pending_age_seconds",
     "notify_wakeups_total",
@@ -20,6 +20,7 @@ const METRICS: [&str; 11] = [
     "stuck_dispatching_count",
     "lease_lost_total",
     "terminal_backstop_total",
+    "repair_passes_total",
 ];
 
 #[tokio::test]
@@ -27,7 +28,7 @@ async fn every_metric_has_its_name_and_counts() {
     let yard = Yard::open().await;
     let refused = instruction("seen", 1, RAIL).idempotency_key;
     yard.bank.order(&json!({"for_key": {(refused): ["refuse"]}})).await;
-    let relayer = yard.relayer(&yard.orders().defaults()).await;
+    let relayer = yard.relayer(&yard.orders().defaults().payment("repair_every", "'1s'")).await;
     yard.enqueue("seen", 5).await;
     until("all are counted", BOUND, async || relayer.count("symphony_attempts_total").await == 5).await.unwrap();
     let text = relayer.metrics().await;
@@ -48,6 +49,12 @@ async fn every_metric_has_its_name_and_counts() {
     until("the dead letter is counted", BOUND, async || relayer.count("symphony_dlq_depth").await == 1)
         .await
         .unwrap();
+    let passes = async || relayer.count("symphony_repair_passes_total").await >= 2;
+    until("passes of repair are counted", BOUND, passes).await.unwrap();
+    // The database is on this machine: the clock is the same, but for the time that the question takes.
+    let offset =
+        text.lines().find_map(|line| line.strip_prefix("symphony_database_clock_offset_seconds ")).unwrap();
+    assert!(offset.parse::<f64>().unwrap().abs() < 3.0, "{offset}");
     assert_eq!(relayer.ask("/healthz").await, (200, "ok\n".to_owned()));
     assert_eq!(relayer.ask("/elsewhere").await.0, 404);
     relayer.stop().await;

@@ -8,12 +8,14 @@
 //! - [`crashing`], [`stalling`], [`pooling`]: proof 28, the database dies, falls silent, or is behind a pooler
 //! - [`doubting`], [`breaking`]: proof 29, the bank does not say, or is down
 //! - [`refusing`], [`answering`], [`logging`]: why it does not start, what it answers, what it writes
+//! - [`ruling`], [`alerting`]: the alerts and the dashboard that ship, as text and in a real run; [`tower`] has the Prometheus
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
 )]
 
+mod alerting;
 mod answering;
 mod bank;
 mod breaking;
@@ -30,7 +32,9 @@ mod pooling;
 mod refusing;
 mod relayer;
 mod replies;
+mod ruling;
 mod stalling;
 mod stopping;
+mod tower;
 mod waking;
 mod yard;

@@ -64,8 +64,13 @@ async fn a_relayer_says_why_it_does_not_start() {
     yard.rail("forgotten", &serde_json::json!({})).await;
     is_refused(&yard, &orders, NO, &["no section in the settings", "forgotten", "unserved_rails"]).await;
     let allowed = orders.clone().payment("unserved_rails", "'allow'");
-    let checked = allowed.launch(yard.folder.path()).args(["--check"]).start().unwrap();
-    assert_eq!(checked.exit_code(BOUND).await.unwrap(), 0, "{}", checked.tail());
+    for (arguments, said) in
+        [(&["--check"][..], "everything is in order"), (&["--check", "--json"], "\"in_order\": true")]
+    {
+        let checked = allowed.launch(yard.folder.path()).args(arguments).start().unwrap();
+        checked.wait_for_line(|line| line.contains(said), BOUND).await.unwrap();
+        assert_eq!(checked.exit_code(BOUND).await.unwrap(), 0, "{}", checked.tail());
+    }
 
     // The login.
     for (has, lacks) in [("symphony_executor", "symphony_readonly"), ("symphony_readonly", "symphony_executor")] {

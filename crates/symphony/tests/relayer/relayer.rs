@@ -126,6 +126,11 @@ impl Relayer {
         Self { program, worker: line["worker"].as_str().unwrap().to_owned(), endpoints }
     }
 
+    /// Where it answers HTTP.
+    pub(crate) fn endpoints(&self) -> SocketAddr {
+        self.endpoints
+    }
+
     pub(crate) async fn metrics(&self) -> String {
         http::get(self.endpoints, "/metrics").await
     }

@@ -3,11 +3,14 @@
 mod nats;
 mod redis;
 
+use std::collections::BTreeMap;
 use std::io;
 
 use super::{Broker, Kind};
 use crate::kit::audit::events::Event;
-use crate::kit::audit::metadata::Record;
+
+/// Hashes of a Redis: by its key, what each field holds.
+pub type Hashes = BTreeMap<String, BTreeMap<String, String>>;
 
 /// The longest answer that is read at once.
 const LONGEST: usize = 64 * 1024 * 1024;
@@ -52,13 +55,13 @@ impl Broker {
         }
     }
 
-    /// All records of metadata whose keys begin so, in no order. What is under another key is one too, named by the key.
+    /// All hashes of a Redis whose keys begin so.
     ///
     /// # Errors
-    /// When the broker does not answer, or has something that is no record.
-    pub async fn read_records(&self, prefix: &str) -> Result<Vec<Record>, ReadError> {
+    /// When the broker does not answer, or is no Redis.
+    pub async fn hashes(&self, prefix: &str) -> Result<Hashes, ReadError> {
         match self.kind {
-            Kind::Redis => redis::read_records(self.port, &self.password, prefix).await,
+            Kind::Redis => redis::hashes(self.port, &self.password, prefix).await,
             Kind::Nats | Kind::RabbitMq => Err(ReadError::Kind(self.kind)),
         }
     }

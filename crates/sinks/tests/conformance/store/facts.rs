@@ -218,6 +218,16 @@ pub(crate) async fn outage<S: Shelf>() {
     shelf.resume().await;
     store_at_last(store.as_ref(), &customer("after-pause", NOW)).await;
 
+    // It dies with a record in its hands, and has not kept it.
+    shelf.pause().await;
+    let held = customer("in-hand", NOW);
+    let (outcome, ()) = tokio::join!(store.write(&held), shelf.down());
+    assert!(matches!(outcome, Written::Failed(_)), "{outcome:?}");
+    shelf.up().await;
+    shelf.resume().await;
+    store_at_last(store.as_ref(), &held).await;
+    assert_eq!(shelf.read("customer", "in-hand").await, kept(&held));
+
     // Somebody writes one version after another, as often as it takes, while the server dies and comes back.
     let (tell, mut told) = tokio::sync::watch::channel(0);
     let writer = async {

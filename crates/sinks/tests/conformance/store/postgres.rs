@@ -95,7 +95,10 @@ impl Shelf for Postgres {
     }
 
     async fn resume(&mut self) {
-        self.holding.take().unwrap().batch_execute("rollback").await.unwrap();
+        // Dead with the server, it holds nothing.
+        if let Some(holding) = self.holding.take().filter(|holding| !holding.is_closed()) {
+            holding.batch_execute("rollback").await.unwrap();
+        }
     }
 }
 

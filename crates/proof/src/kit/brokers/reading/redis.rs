@@ -1,13 +1,10 @@
-//! Redis: a stream, read page by page, or all hashes.
-
-use std::collections::BTreeSet;
+//! Redis: a stream, read page by page, or hashes.
 
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use super::{ReadError, event, length};
+use super::{Hashes, ReadError, event, length};
 use crate::kit::audit::events::Event;
-use crate::kit::audit::metadata::Record;
 use crate::kit::brokers::USER;
 use crate::kit::port::HOST;
 
@@ -40,7 +37,8 @@ impl Answer {
 
 /// All that the stream has, by its entries' own order.
 pub(super) async fn read(port: u16, password: &str, stream: &str) -> Result<Vec<Event>, ReadError> {
-    let mut socket = enter(port, password).await?;
+    let mut socket = BufReader::new(TcpStream::connect((HOST, port)).await?);
+    ask(&mut socket, &["AUTH", USER, password]).await?;
     let (mut all, mut from) = (Vec::new(), "-".to_owned());
     loop {
         let page = ask(&mut socket, &["XRANGE", stream, &from, "+", "COUNT", PAGE]).await?.array()?;
@@ -48,67 +46,32 @@ pub(super) async fn read(port: u16, password: &str, stream: &str) -> Result<Vec<
             return Ok(all);
         }
         for entry in page {
-            let [number, fields] = pair(entry)?;
+            let [number, fields] = <[Answer; 2]>::try_from(entry.array()?)
+                .map_err(|parts| ReadError::Answer(format!("an entry of {} parts", parts.len())))?;
             // The next page begins behind the last entry of this one.
             from = format!("({}", number.text()?);
-            let fields = Fields::of(fields)?;
-            all.push(event(fields.get("id")?, fields.get("partitionkey")?)?);
+            let fields: Vec<String> = fields.array()?.into_iter().map(Answer::text).collect::<Result<_, _>>()?;
+            let field = |name: &str| {
+                let value = fields.chunks_exact(2).find(|pair| pair[0] == name).map(|pair| pair[1].as_str());
+                value.ok_or_else(|| ReadError::Answer(format!("an entry without {name}")))
+            };
+            all.push(event(field("id")?, field("partitionkey")?)?);
         }
     }
 }
 
-/// All that is under any key.
-pub(super) async fn read_records(port: u16, password: &str, prefix: &str) -> Result<Vec<Record>, ReadError> {
-    let mut socket = enter(port, password).await?;
-    // A key may come more than once while the server looks through them.
-    let (mut keys, mut cursor) = (BTreeSet::new(), "0".to_owned());
-    loop {
-        let [next, page] = pair(ask(&mut socket, &["SCAN", &cursor, "COUNT", PAGE]).await?)?;
-        for key in page.array()? {
-            keys.insert(key.text()?);
-        }
-        cursor = next.text()?;
-        if cursor == "0" {
-            break;
-        }
-    }
-    let mut records = Vec::with_capacity(keys.len());
-    for key in keys {
-        let fields = Fields::of(ask(&mut socket, &["HGETALL", &key]).await?)?;
-        let version = fields.get("version")?;
-        records.push(Record {
-            version: version.parse().map_err(|_| ReadError::Answer(format!("the version {version:?}")))?,
-            entry_id: fields.get("entry_id")?.to_owned(),
-            metadata: fields.get("metadata")?.to_owned(),
-            entity: key.strip_prefix(prefix).map_or_else(|| key.clone(), |entity| entity.replacen(':', "/", 1)),
-        });
-    }
-    Ok(records)
-}
-
-/// Names and values, one after the other, as the server has them.
-struct Fields(Vec<String>);
-
-impl Fields {
-    fn of(answer: Answer) -> Result<Self, ReadError> {
-        answer.array()?.into_iter().map(Answer::text).collect::<Result<_, _>>().map(Self)
-    }
-
-    fn get(&self, name: &str) -> Result<&str, ReadError> {
-        let value = self.0.chunks_exact(2).find(|pair| pair[0] == name).map(|pair| pair[1].as_str());
-        value.ok_or_else(|| ReadError::Answer(format!("an entry without {name}")))
-    }
-}
-
-fn pair(answer: Answer) -> Result<[Answer; 2], ReadError> {
-    <[Answer; 2]>::try_from(answer.array()?)
-        .map_err(|parts| ReadError::Answer(format!("{} parts instead of two", parts.len())))
-}
-
-async fn enter(port: u16, password: &str) -> Result<Socket, ReadError> {
+/// All hashes whose keys begin so. The server stands still meanwhile: this is for tests and audits.
+pub(super) async fn hashes(port: u16, password: &str, prefix: &str) -> Result<Hashes, ReadError> {
     let mut socket = BufReader::new(TcpStream::connect((HOST, port)).await?);
     ask(&mut socket, &["AUTH", USER, password]).await?;
-    Ok(socket)
+    let mut all = Hashes::new();
+    for key in ask(&mut socket, &["KEYS", &format!("{prefix}*")]).await?.array()? {
+        let key = key.text()?;
+        let fields = ask(&mut socket, &["HGETALL", &key]).await?.array()?;
+        let fields: Vec<String> = fields.into_iter().map(Answer::text).collect::<Result<_, _>>()?;
+        all.insert(key, fields.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect());
+    }
+    Ok(all)
 }
 
 async fn ask(socket: &mut Socket, words: &[&str]) -> Result<Answer, ReadError> {

@@ -1,5 +1,6 @@
 //! Where metadata goes: a database of its own in the server of the demo, and a Redis of its own where there is one to be had.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -75,10 +76,23 @@ impl Store {
         match self {
             Self::Postgres { reader, .. } => Ok(copies::read(reader).await?),
             Self::Redis { broker } => {
-                let read = tokio::time::timeout(PATIENCE, broker.read_records(PREFIX)).await;
+                let read = tokio::time::timeout(PATIENCE, broker.hashes("")).await;
                 let read = read.map_err(|_| Failure::no("Redis does not say which metadata it has"))?;
-                read.map_err(|error| Failure::because("the metadata in Redis cannot be read", error))
+                let hashes =
+                    read.map_err(|error| Failure::because("the metadata in Redis cannot be read", error))?;
+                Ok(hashes.iter().map(|(key, fields)| record(key, fields)).collect())
             }
         }
+    }
+}
+
+/// What is under a key. One that begins otherwise is the name of nobody's entity, and what is no number the version of none.
+fn record(key: &str, fields: &BTreeMap<String, String>) -> Record {
+    let field = |name: &str| fields.get(name).cloned().unwrap_or_default();
+    Record {
+        entity: key.strip_prefix(PREFIX).map_or_else(|| key.to_owned(), |entity| entity.replacen(':', "/", 1)),
+        version: field("version").parse().unwrap_or(-1),
+        entry_id: field("entry_id"),
+        metadata: field("metadata"),
     }
 }

@@ -1,0 +1,32 @@
+//! `symphony completions`: what makes a shell complete this program's commands.
+
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+
+use super::{Cli, with_examples};
+use crate::{
+    failure::{Answer, Failure},
+    output,
+};
+
+/// Print what makes a shell complete commands and options; needs no database
+#[derive(clap::Args)]
+#[command(after_help = with_examples(
+    "  symphony completions bash > ~/.local/share/bash-completion/completions/symphony\n  \
+     symphony completions zsh > \"${fpath[1]}/_symphony\"\n  \
+     symphony completions fish > ~/.config/fish/completions/symphony.fish",
+))]
+pub(crate) struct Arguments {
+    /// For which shell
+    #[arg(value_name = "SHELL")]
+    shell: Shell,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "symphony", &mut script);
+        output::line(&String::from_utf8_lossy(&script))?;
+        Ok(Answer::Yes)
+    }
+}

@@ -1,0 +1,82 @@
+//! Why a relayer with metadata does not start: each reason with its exit code and what to do about it.
+
+use std::path::Path;
+
+use symphony_outbox::schema::{Lane, script};
+use symphony_proof::kit::scratch::Server;
+use symphony_proof::kit::wait::BOUND;
+
+use crate::course::orders;
+use crate::program::symphony;
+use crate::relayer::Orders;
+
+const NO: i32 = 1;
+const USAGE: i32 = 2;
+/// A store is not asked for anything before the relayer has begun.
+const STORE: &str = "kind = 'redis'\nurl = 'redis://127.0.0.1:1'\nallow_plain = true\n";
+
+async fn says(orders: &Orders, folder: &Path, arguments: &[&str]) -> (i32, String) {
+    let program = orders.launch(folder).args(arguments).start().unwrap();
+    (program.exit_code(BOUND).await.unwrap(), program.tail())
+}
+
+/// It must not start: it says all of these, and ends with this code.
+async fn is_refused(orders: &Orders, folder: &Path, code: i32, words: &[&str]) {
+    for arguments in [&[][..], &["--check"]] {
+        let (ended, said) = says(orders, folder, arguments).await;
+        assert_eq!(ended, code, "{said}");
+        assert!(!said.contains("\"endpoints\""), "it had begun: {said}");
+        for words in ["error: ", "hint: "].iter().chain(words) {
+            assert!(said.contains(words), "{words:?} is not in: {said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_relayer_with_metadata_says_why_it_does_not_start() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let url = database.url_as_login(&["symphony_executor", "symphony_readonly"]).await.unwrap();
+    let whole = orders(&url, STORE);
+    let (ended, said) = says(&whole, folder, &["--check"]).await;
+    assert_eq!(ended, 0, "{said}");
+    let with = |from: &str, to: &str| {
+        assert!(whole.more.contains(from), "{from} is not in the settings");
+        Orders { more: whole.more.replace(from, to), ..whole.clone() }
+    };
+
+    // The settings.
+    let nowhere = with("store = 'second'", "store = 'secnd'");
+    is_refused(&nowhere, folder, USAGE, &["there is no section [stores.secnd]"]).await;
+    let misspelt = with("allow_plain", "allow_plane");
+    is_refused(&misspelt, folder, USAGE, &["store second: ", "allow_plane", "docs/sinks/"]).await;
+    let unknown = with("kind = 'redis'", "kind = 'mongo'");
+    is_refused(&unknown, folder, USAGE, &["store second: kind: must be one of \"postgres\""]).await;
+    let long = with("poll = '250ms'", "poll = '1h'");
+    is_refused(&long, folder, USAGE, &["metadata.poll"]).await;
+    let nothing = Orders { more: String::new(), ..whole.clone() };
+    is_refused(&nothing, folder, USAGE, &["nothing to serve", "[[metadata.routes]]"]).await;
+
+    // The login.
+    let url = database.url_as_login(&["symphony_readonly"]).await.unwrap();
+    let poor = Orders { url, ..whole.clone() };
+    is_refused(&poor, folder, NO, &["lacks a role: symphony_executor"]).await;
+
+    // The schema: another lane alone is not enough, and a lane that was changed is none.
+    let other = server.empty_database().await.unwrap();
+    let owner = other.connect().await.unwrap();
+    owner.batch_execute(&script(&[Lane::Payment])).await.unwrap();
+    let url = other.url_as_login(&["symphony_executor", "symphony_readonly"]).await.unwrap();
+    let missing = Orders { url, ..whole.clone() };
+    let words = ["the metadata lane is not installed", "symphony install --lane metadata"];
+    is_refused(&missing, folder, NO, &words).await;
+    // The hint is worth something.
+    symphony(&other.url(), &["install", "--lane", "metadata"]).exits(0);
+    let (ended, said) = says(&missing, folder, &["--check"]).await;
+    assert_eq!(ended, 0, "{said}");
+    let drift = "alter table symphony.metadata_outbox add column priority int";
+    owner.batch_execute(drift).await.unwrap();
+    is_refused(&missing, folder, NO, &["priority", "symphony verify", "symphony install"]).await;
+}
