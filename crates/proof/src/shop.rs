@@ -7,8 +7,12 @@
 //!
 //! - this file: orders and their payments
 //! - [`news`]: the events that tell of them
+//! - [`profiles`]: what is known of whom they are for, as entries of metadata
+//! - [`copies`]: the second database, where that is copied to
 
+pub mod copies;
 pub mod news;
+pub mod profiles;
 
 use std::collections::BTreeSet;
 
@@ -90,7 +94,8 @@ pub struct Numbers {
 
 /// Opens the shop in a database with Symphony installed. For a superuser.
 pub async fn open(superuser: &Client) -> Result<(), Error> {
-    superuser.batch_execute(OPEN).await
+    superuser.batch_execute(OPEN).await?;
+    profiles::open(superuser).await
 }
 
 /// Writes an order: the business side of a transaction.

@@ -4,7 +4,10 @@ use std::{error::Error, fmt::Write as _, process::ExitCode};
 
 use symphony_outbox::{
     connect,
-    error::{CompleteError, EnqueueError, Fault, LeaseError, OperateError, Report, event::PublishError},
+    error::{
+        CompleteError, EnqueueError, Fault, LeaseError, OperateError, Report, event::PublishError,
+        metadata::CreateError,
+    },
     schema,
 };
 use symphony_proof::kit::scratch;
@@ -241,6 +244,15 @@ impl From<PublishError> for Failure {
         match error {
             PublishError::InvalidArgument(report) => said(USAGE, &report),
             PublishError::Fault(fault) => fault.into(),
+        }
+    }
+}
+
+impl From<CreateError> for Failure {
+    fn from(error: CreateError) -> Self {
+        match error {
+            CreateError::InvalidArgument(report) => said(USAGE, &report),
+            CreateError::Fault(fault) => fault.into(),
         }
     }
 }

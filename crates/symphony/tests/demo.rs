@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use program::symphony;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
+use symphony_outbox::connect::Target;
 use symphony_proof::kit::process::{Launch, Program};
 use symphony_proof::kit::wait;
 use tempfile::TempDir;
@@ -41,8 +42,8 @@ async fn paying(folder: &Path, arguments: &[&str]) -> Program {
         .start()
         .unwrap();
     demo.wait_for_line(|line| number(line, "dispatched").is_some_and(|paid| paid > 0), BOUND).await.unwrap();
-    // A folder for PostgreSQL and one for each broker, and who works in them.
-    assert!(of(folder).len() >= 3 && std::fs::read_dir(folder).unwrap().count() == 3, "it is somewhere else");
+    // A folder for PostgreSQL, one for each broker and one for the Redis of metadata, and who works in them.
+    assert!(of(folder).len() >= 4 && std::fs::read_dir(folder).unwrap().count() == 4, "it is somewhere else");
     demo
 }
 
@@ -107,6 +108,21 @@ fn events_have_arrived(audit: &Value, places: [&str; 2]) {
     }
 }
 
+/// The part about metadata: every entry was published, and each entity is in its store, of its latest version.
+#[track_caller]
+fn metadata_is_kept(audit: &Value, stores: &[&str]) {
+    let metadata = &audit["metadata"];
+    assert_eq!([&metadata["missing"], &metadata["outdated"]], [0, 0], "{metadata}");
+    assert_eq!((&metadata["committed"], &metadata["findings"]), (&audit["business"]["committed"], &json!([])));
+    let found: Vec<_> = metadata["stores"].as_array().unwrap().iter().collect();
+    assert_eq!(found.len(), stores.len(), "{metadata}");
+    for (at, name) in found.iter().zip(stores) {
+        assert!(at["store"].as_str().unwrap().starts_with(name), "{metadata}");
+        assert!(at["entities"].as_u64().unwrap() > 0 && at["records"] == at["entities"], "{metadata}");
+        assert!(at["published"] == at["entries"] && at["findings"] == json!([]), "{metadata}");
+    }
+}
+
 #[tokio::test]
 async fn relayers_and_a_broker_are_killed_and_the_audit_holds() {
     let folder = folder();
@@ -122,9 +138,11 @@ async fn relayers_and_a_broker_are_killed_and_the_audit_holds() {
         count("/report/counts/dispatched") + count("/report/counts/failed") + count("/report/counts/unknown");
     assert_eq!(ended, count("/report/counts/outboxes"));
     events_have_arrived(&audit, ["NATS on port ", "Redis on port "]);
+    metadata_is_kept(&audit, &["the database copies", "Redis on port "]);
     // Without a terminal there are plain lines, and nothing that would steer one.
     let heard = |words: &str| said.lines().any(|line| line.contains(words));
     assert!(heard("paying: enqueued ") && heard("kill -9 relayer-1.1") && heard("; events "), "{said}");
+    assert!(heard("; metadata ") && heard(" entries freed"), "{said}");
     let again = |line: &str| line.starts_with("NATS on port ") && line.ends_with(" started again");
     assert!(heard("kill -9 NATS on port ") && said.lines().any(again), "{said}");
     assert!(!said.contains('\u{1b}'), "{said}");
@@ -132,13 +150,15 @@ async fn relayers_and_a_broker_are_killed_and_the_audit_holds() {
 }
 
 #[tokio::test]
-async fn without_brokers_events_go_to_receivers_over_http() {
+async fn without_brokers_events_go_to_receivers_over_http_and_metadata_to_the_database() {
     let folder = folder();
     let nowhere = folder.path().join("nowhere");
     let nowhere = nowhere.to_str().unwrap();
     let (audit, said) =
         audited(folder.path(), &[("SYMPHONY_NATS_SERVER", nowhere), ("SYMPHONY_REDIS_SERVER", nowhere)]);
     events_have_arrived(&audit, ["a receiver over HTTP on port "; 2]);
+    metadata_is_kept(&audit, &["the database copies"]);
+    assert!(said.lines().any(|line| line.starts_with("there is no Redis for metadata: ")), "{said}");
     for broker in ["NATS", "Redis"] {
         assert!(said.lines().any(|line| line.starts_with(&format!("there is no {broker} here: "))), "{said}");
     }
@@ -153,6 +173,7 @@ async fn ctrl_c_ends_it_early_with_an_audit() {
     assert_eq!(demo.exit_code(BOUND).await.unwrap(), 0, "{}", demo.tail());
     demo.wait_for_line(|line| line.contains("payments: 0 lost, 0 executed twice"), BOUND).await.unwrap();
     demo.wait_for_line(|line| line.contains("events: 0 missing, 0 out of order"), BOUND).await.unwrap();
+    demo.wait_for_line(|line| line.contains("metadata: 0 missing, 0 out of date"), BOUND).await.unwrap();
     demo.wait_for_line(|line| line.contains("DISPATCHED by relayer-"), BOUND).await.unwrap();
     nothing_is_left(folder.path());
 }
@@ -197,36 +218,90 @@ async fn a_bank_that_forgets_its_keys_is_found_out() {
     nothing_is_left(folder.path());
 }
 
+/// From now on the second database says that it has stored what it has not: of one entity it keeps nothing, of the others what it has.
+const LIES: &str = "
+    create table lies (lie text);
+    create function forget() returns trigger language plpgsql security definer as $$
+    begin
+      delete from symphony_metadata m where (m.entity_type, m.entity_id) = (new.entity_type, new.entity_id);
+      insert into lies values ('forgotten');
+      return null;
+    end $$;
+    create function set_back() returns trigger language plpgsql security definer as $$
+    begin
+      insert into lies values ('set back');
+      return old;
+    end $$;
+    create trigger forgets after insert on symphony_metadata
+      for each row when (new.entity_id = 'merchant-1') execute function forget();
+    create trigger sets_back before update on symphony_metadata
+      for each row when (new.entity_id <> 'merchant-1') execute function set_back();
+    delete from symphony_metadata where entity_id = 'merchant-1';";
+
 #[tokio::test]
-async fn a_broker_that_loses_what_it_has_confirmed_is_found_out() {
+async fn brokers_and_stores_that_lose_what_they_have_confirmed_are_found_out() {
     let folder = folder();
     let demo = paying(folder.path(), &["--for", "1h", "--kill-every", "0s", "--faults", "none"]).await;
-    let begins = demo.wait_for_line(|line| line.contains("Redis on port "), BOUND).await.unwrap();
-    let port = begins.split_once("Redis on port ").unwrap().1.split(',').next().unwrap().to_owned();
+    let port = async |beginning: &str, before: &str| {
+        let line = demo.wait_for_line(|line| line.starts_with(beginning), BOUND).await.unwrap();
+        line.split_once(before).unwrap().1.split(',').next().unwrap().to_owned()
+    };
+    let [database, events, metadata] = [
+        port("PostgreSQL ", " on port ").await,
+        port("events go to ", "Redis on port ").await,
+        port("metadata goes to ", "Redis on port ").await,
+    ];
     let password = std::fs::read_dir(folder.path()).unwrap().flatten();
     let password = password.map(|entry| entry.path().join("broker-password")).find(|file| file.exists()).unwrap();
     let password = std::fs::read_to_string(password).unwrap();
+    let copies = format!("postgres://postgres@127.0.0.1:{database}/copies");
+    let copies = Target::parse(&copies).unwrap().connect().await.unwrap();
+    copies.batch_execute(LIES).await.unwrap();
     // Whoever takes everything out of the stream takes something out, once there was something.
     let loses = async || {
-        let mut redis = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
-        redis.set_read_timeout(Some(BOUND)).unwrap();
-        write!(redis, "AUTH symphony {password}\r\nXTRIM payroll MAXLEN 0\r\nQUIT\r\n").unwrap();
-        let mut answers = String::new();
-        redis.read_to_string(&mut answers).unwrap();
+        let answers = tell_redis(&events, &password, "XTRIM payroll MAXLEN 0");
         assert!(answers.starts_with("+OK\r\n:"), "{answers}");
         !answers.contains(":0\r\n")
     };
     wait::until("Redis had an event to lose", BOUND, loses).await.unwrap();
+    // What has another name is of nobody.
+    let renames = async || {
+        let rename = "RENAME symphony:metadata:payroll:merchant-2 symphony:metadata:payroll:nobody";
+        tell_redis(&metadata, &password, rename).starts_with("+OK\r\n+OK\r\n")
+    };
+    wait::until("Redis had a record to rename", BOUND, renames).await.unwrap();
+    let lied = async || {
+        let lies = copies.query_one("select count(distinct lie) from lies", &[]).await.unwrap();
+        lies.get::<_, i64>(0) == 2
+    };
+    wait::until("the database has told both its lies", BOUND, lied).await.unwrap();
+    drop(copies);
     interrupt(&demo);
     assert_eq!(demo.exit_code(BOUND).await.unwrap(), 1, "{}", demo.tail());
-    let found =
-        |line: &str| line.contains("FOUND Redis on port ") && line.contains("was committed and is missing");
-    demo.wait_for_line(found, BOUND).await.unwrap();
-    demo.wait_for_line(|line| line.contains("THE AUDIT DOES NOT HOLD"), BOUND).await.unwrap();
-    demo.wait_for_line(|line| line.contains("payments: 0 lost, 0 executed twice; everything"), BOUND)
-        .await
-        .unwrap();
+    let found = [
+        ["FOUND Redis on port ", "was committed and is missing"],
+        ["FOUND Redis on port ", "\"payroll/nobody\" is there with version "],
+        ["FOUND the database copies: ", "\"merchant/merchant-1\" was published and is missing"],
+        ["FOUND the database copies: \"merchant/merchant-", ", and version "],
+        ["events: ", "THE AUDIT DOES NOT HOLD"],
+        ["metadata: ", "THE AUDIT DOES NOT HOLD"],
+        ["payments: 0 lost, 0 executed twice; ", "everything else agrees"],
+    ];
+    for [begins, says] in found {
+        let line = |line: &str| line.trim_start().starts_with(begins) && line.contains(says);
+        demo.wait_for_line(line, BOUND).await.unwrap();
+    }
     nothing_is_left(folder.path());
+}
+
+/// What a Redis of the demo answers to its user's name, and to a command.
+fn tell_redis(port: &str, password: &str, command: &str) -> String {
+    let mut redis = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    redis.set_read_timeout(Some(BOUND)).unwrap();
+    write!(redis, "AUTH symphony {password}\r\n{command}\r\nQUIT\r\n").unwrap();
+    let mut answers = String::new();
+    redis.read_to_string(&mut answers).unwrap();
+    answers
 }
 
 fn ask(bank: &str, method: &str, path: &str, body: &str) -> String {

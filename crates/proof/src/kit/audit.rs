@@ -23,11 +23,13 @@
 //! - [`compare`]: both, payment by payment
 //! - [`Report`]: what was found, and the counts
 //! - [`events`]: the same for events, with what somebody finds where they went
+//! - [`metadata`]: the same for metadata, with what somebody finds in the second store
 
 mod bank;
 mod books;
 mod comparison;
 pub mod events;
+pub mod metadata;
 mod report;
 
 pub use bank::{Execution, executions};

@@ -24,7 +24,7 @@ use super::account::Account;
 use super::folder::Folder;
 use super::port::free_port;
 use super::process::{self, Program};
-pub use reading::ReadError;
+pub use reading::{Hashes, ReadError};
 pub use search::{FindError, find};
 
 /// How long a server may take to be ready, or to end.

@@ -1,11 +1,11 @@
 //! `symphony demo`: the whole system under load, with a bank that fails, relayers and a broker that are killed, then an audit.
 //!
-//! Everything is real and runs in processes of its own: a private PostgreSQL, a simulated bank, brokers, two relayers. Nothing of
+//! Everything is real and runs in processes of its own: a private PostgreSQL, a simulated bank, brokers and stores, two relayers. Nothing of
 //! it outlives the demo.
 //!
 //! # Layout
 //! - [`stage`]: what is set up before anybody pays
-//! - [`lane`]: what is asked of a lane; [`payments`] and [`events`] are two, [`lanes`] are all
+//! - [`lane`]: what is asked of a lane; [`payments`], [`events`] and [`metadata`] are three, [`lanes`] are all
 //! - [`load`]: the business that writes to all of them
 //! - [`fleet`]: the relayers, and who kills them
 //! - [`rate`]: how fast a number grows
@@ -17,6 +17,7 @@ mod fleet;
 mod lane;
 mod lanes;
 mod load;
+mod metadata;
 mod payments;
 mod rate;
 mod stage;
@@ -51,16 +52,17 @@ const TICK: Duration = Duration::from_millis(500);
 /// The longest demo.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Run the whole system under load, kill parts of it, and audit every payment and every event
+/// Run the whole system under load, kill parts of it, and audit every payment, every event and every entry of metadata
 ///
-/// Starts a private PostgreSQL, a simulated bank that fails in the ways of banks, NATS and Redis, and two relayers; enqueues payments
-/// and publishes events in transactions with orders of a shop; kills a relayer with kill -9 now and then, and NATS once. Where
-/// a broker is not installed, its events go to a receiver over HTTP. At the end it waits until everything has ended, and
-/// compares the outbox with the bank's own ledger, payment by payment, and with what somebody else finds in the brokers,
-/// event by event. The exit code is 0 if nothing was lost, nothing executed twice, no event of an aggregate overtook
-/// another, and everything else agrees.
+/// Starts a private PostgreSQL, a simulated bank that fails in the ways of banks, NATS and Redis, and two relayers; enqueues payments,
+/// publishes events and creates entries of metadata in transactions with orders of a shop; kills a relayer with kill -9 now and
+/// then, and NATS once. Metadata goes to a second database and to a second Redis. Where a broker is not installed, its events go
+/// to a receiver over HTTP, and its metadata to the second database. At the end it waits until everything has ended, and compares
+/// the outbox with the bank's own ledger, payment by payment, with what somebody else finds in the brokers, event by event, and
+/// with what somebody else finds in the stores, entity by entity. The exit code is 0 if nothing was lost, nothing executed twice,
+/// no event of an aggregate overtook another, no store has an earlier version, and everything else agrees.
 ///
-/// A dead relayer's events come back after 5 minutes. Nobody has to watch that: the demo makes its claims older.
+/// A dead relayer's events and entries come back after 5 minutes. Nobody has to watch that: the demo makes its claims older.
 ///
 /// Ctrl-C ends it early, with the audit; a second one leaves at once. It touches no other database, and removes
 /// whatever it has started.
@@ -74,7 +76,7 @@ pub(crate) struct Arguments {
     /// Enqueue for so long
     #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = length)]
     length: Duration,
-    /// Take so many orders a second, each with a payment and an event, if the machine can
+    /// Take so many orders a second, each with a payment, an event and an entry of metadata, if the machine can
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=5_000))]
     payments_per_second: u32,
     /// Payments are for so many participants
@@ -119,13 +121,14 @@ impl Arguments {
         view.say("starting a private PostgreSQL, a bank, brokers and two relayers")?;
         let (stage, mut lanes, mut fleet) = interruption.or(self.start()).await??;
         view.say(&format!(
-            "PostgreSQL {} on port {}, the bank on {}, faults: {}, seed {}\n{}",
+            "PostgreSQL {} on port {}, the bank on {}, faults: {}, seed {}\n{}\n{}",
             stage.version(),
             stage.port(),
             lanes.payments.bank_place(),
             self.faults,
             self.seed,
             lanes.events.where_to(),
+            lanes.metadata.where_to(),
         ))?;
 
         let began = Instant::now();
@@ -225,7 +228,9 @@ impl Arguments {
             }
         }
         fleet.stop().await?;
-        view.say("auditing: the outbox against the bank's ledger, and against what is in the brokers")?;
+        view.say(
+            "auditing: the outbox against the bank's ledger, and against what is in the brokers and the stores",
+        )?;
         if !self.keep {
             lanes.payments.close_bank().await;
         }

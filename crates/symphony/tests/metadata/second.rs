@@ -85,7 +85,7 @@ impl Second {
             let field = |name: &str| fields[name].clone();
             ((field("entity_type"), field("entity_id")), (field("version").parse().unwrap(), field("metadata")))
         };
-        hashes.into_iter().map(record).collect()
+        hashes.into_values().map(record).collect()
     }
 
     /// A session of the superuser, where it is PostgreSQL.

@@ -9,6 +9,9 @@ use std::io;
 use super::{Broker, Kind};
 use crate::kit::audit::events::Event;
 
+/// Hashes of a Redis: by its key, what each field holds.
+pub type Hashes = BTreeMap<String, BTreeMap<String, String>>;
+
 /// The longest answer that is read at once.
 const LONGEST: usize = 64 * 1024 * 1024;
 
@@ -52,11 +55,11 @@ impl Broker {
         }
     }
 
-    /// All hashes of a Redis whose keys begin so, by their fields.
+    /// All hashes of a Redis whose keys begin so.
     ///
     /// # Errors
     /// When the broker does not answer, or is no Redis.
-    pub async fn hashes(&self, prefix: &str) -> Result<Vec<BTreeMap<String, String>>, ReadError> {
+    pub async fn hashes(&self, prefix: &str) -> Result<Hashes, ReadError> {
         match self.kind {
             Kind::Redis => redis::hashes(self.port, &self.password, prefix).await,
             Kind::Nats | Kind::RabbitMq => Err(ReadError::Kind(self.kind)),

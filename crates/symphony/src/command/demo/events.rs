@@ -8,15 +8,13 @@ mod place;
 mod receiver;
 mod verdict;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use symphony_outbox::event::Event;
 use symphony_proof::kit::brokers::Kind;
 use symphony_proof::shop::news::{self, Numbers};
 use tokio_postgres::Client;
-use uuid::Uuid;
 
 use super::{
     lane::{Lane, Look, Row},
@@ -78,13 +76,9 @@ pub(super) struct Events {
 
 impl Events {
     pub(super) async fn open(stage: &Stage) -> Result<Self, Failure> {
-        let password = Uuid::new_v4().to_string();
-        let password_file = stage.folder().join("broker-password");
-        fs::write(&password_file, &password)
-            .map_err(|error| Failure::because("the password of the brokers cannot be written", error))?;
         let mut places = Vec::with_capacity(2);
         for news in [ORDERS, PAYROLL] {
-            let place = Place::open(news.kind, &password, news.sink).await?;
+            let place = Place::open(news.kind, stage.password(), news.sink).await?;
             places.push((news, place));
         }
         let places = <[_; 2]>::try_from(places).map_err(|_| Failure::no("there are not two places for events"))?;
@@ -92,7 +86,7 @@ impl Events {
         Ok(Self {
             owner,
             places,
-            password_file,
+            password_file: stage.password_file(),
             rate: Rate::new(),
             outage: Outage::Never,
             dead: Vec::new(),
@@ -110,10 +104,10 @@ impl Events {
         words
     }
 
-    /// Where somebody may look who wants to, and with which password.
-    pub(super) fn how_to_look(&self) -> (String, &Path) {
+    /// Where somebody may look who wants to.
+    pub(super) fn how_to_look(&self) -> String {
         let [first, second] = self.places.each_ref().map(|(_, place)| place.name());
-        (format!("{first}; {second}"), &self.password_file)
+        format!("{first}; {second}")
     }
 
     /// Lets a place be killed so long after the beginning.

@@ -1,7 +1,7 @@
-//! The business: sessions that write an order, enqueue its payment and publish an event in one transaction.
+//! The business: sessions that write an order, enqueue its payment, publish an event and create an entry of metadata in one transaction.
 //!
 //! Now and then one of them changes its mind and rolls back, and one is not sure whether it has enqueued and does it
-//! again. Neither may be seen at the bank or by who hears of orders.
+//! again. Neither may be seen at the bank or by who hears of orders, nor in a second store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,15 +10,16 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::json;
 use symphony_outbox::event::publisher;
+use symphony_outbox::metadata::producer as entries;
 use symphony_outbox::payment::{Instruction, producer};
-use symphony_proof::shop;
+use symphony_proof::shop::{self, profiles};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tokio_postgres::Client;
 
 use super::{
-    events,
+    events, metadata,
     payments::{ORDERED_RAIL, PLAIN_RAIL},
     stage::Stage,
 };
@@ -38,9 +39,9 @@ const IBANS: [&str; 3] = ["DE89370400440532013000", "GB82WEST12345698765432", "F
 /// What the business did.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Tally {
-    /// Orders committed with their payments and events.
+    /// Orders committed with their payments, events and metadata.
     pub(super) committed: u64,
-    /// Orders rolled back with their payments and events.
+    /// Orders rolled back with their payments, events and metadata.
     pub(super) rolled_back: u64,
     /// Payments enqueued a second time.
     pub(super) enqueued_again: u64,
@@ -132,7 +133,7 @@ impl Session {
         }
     }
 
-    /// One order, its payment and its event, in one transaction.
+    /// One order, its payment, its event and the profile that it changes, in one transaction.
     async fn order(&mut self) -> Result<(), Failure> {
         let number = self.shared.orders.fetch_add(1, Ordering::Relaxed) + 1;
         let cents = self.chance.below(500_000) + 1;
@@ -152,8 +153,11 @@ impl Session {
         shop::place_order(&transaction, instruction_id, participant_id, &amount).await?;
         // This takes the participant's next number, and with it their turn to publish.
         let enqueued = producer::enqueue(&transaction, &instruction).await?;
-        let news = if ordered { events::PAYROLL } else { events::ORDERS };
+        let (news, kind) =
+            if ordered { (events::PAYROLL, metadata::PAYROLL) } else { (events::ORDERS, metadata::MERCHANT) };
         publisher::publish(&transaction, &news.of(instruction_id, participant_id)).await?;
+        let profile = profiles::change(&transaction, kind, participant_id, instruction_id, &amount).await?;
+        entries::create(&transaction, &metadata::entry(kind, participant_id, profile)?).await?;
         if self.chance.below(ROLLED_BACK) == 0 {
             transaction.rollback().await?;
             self.shared.rolled_back.fetch_add(1, Ordering::Relaxed);

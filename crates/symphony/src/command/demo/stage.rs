@@ -2,6 +2,7 @@
 //!
 //! All files are in the server's own folder, which is swept away by the next demo even if this one is killed.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use symphony_proof::{
     shop,
 };
 use tokio_postgres::Client;
+use uuid::Uuid;
 
 use super::{
     lanes::Lanes,
@@ -35,6 +37,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) struct Stage {
     program: PathBuf,
     cluster: Cluster,
+    password: String,
 }
 
 impl Stage {
@@ -47,7 +50,10 @@ impl Stage {
         let cluster = Cluster::start(&binaries, options).await;
         let cluster = cluster.map_err(|error| Failure::because("the private PostgreSQL did not start", error))?;
         install(&cluster).await?;
-        Ok(Self { program, cluster })
+        let stage = Self { program, cluster, password: Uuid::new_v4().to_string() };
+        fs::write(stage.password_file(), &stage.password)
+            .map_err(|error| Failure::because("the password of the brokers cannot be written", error))?;
+        Ok(stage)
     }
 
     /// The server's, without what its packager has added.
@@ -70,9 +76,24 @@ impl Stage {
         self.cluster.folder()
     }
 
+    /// By which the brokers of this demo know who comes.
+    pub(super) fn password(&self) -> &str {
+        &self.password
+    }
+
+    /// Where it is written.
+    pub(super) fn password_file(&self) -> PathBuf {
+        self.folder().join("broker-password")
+    }
+
     /// The address for one of the shop's logins.
     pub(super) fn url(&self, login: &str) -> String {
-        format!("postgres://{login}@127.0.0.1:{}/postgres", self.cluster.port())
+        self.url_of(login, "postgres")
+    }
+
+    /// The same in another database.
+    pub(super) fn url_of(&self, login: &str, database: &str) -> String {
+        format!("postgres://{login}@127.0.0.1:{}/{database}", self.cluster.port())
     }
 
     pub(super) async fn connect(&self, login: &str) -> Result<Client, Failure> {
@@ -81,7 +102,12 @@ impl Stage {
 
     /// A session that may see everything.
     pub(super) async fn owner(&self) -> Result<Client, Failure> {
-        Ok(Target::parse(&self.cluster.url("postgres"))?.connect().await?)
+        self.owner_of("postgres").await
+    }
+
+    /// The same in another database.
+    pub(super) async fn owner_of(&self, database: &str) -> Result<Client, Failure> {
+        Ok(Target::parse(&self.cluster.url(database))?.connect().await?)
     }
 
     /// The payment that has most to tell.
@@ -95,15 +121,17 @@ impl Stage {
 
     pub(super) fn how_to_look(&self, lanes: &Lanes, eventful: Option<&str>) -> String {
         let inspect = eventful.map(|id| format!("  symphony inspect {id}\n")).unwrap_or_default();
-        let (places, password) = lanes.events.how_to_look();
         format!(
             "All but the relayers runs until Ctrl-C. Try, in another terminal:\n  export DATABASE_URL={}\n  \
              symphony status\n{inspect}  symphony dlq list\n  symphony verify\n  \
-             curl http://{}/v1/stats\n  ls {}\nEvents: {places}; brokers know the user {USER} by the password in {}",
+             curl http://{}/v1/stats\n  ls {}\nEvents: {}. Metadata: {}. \
+             Brokers know the user {USER} by the password in {}",
             self.cluster.url("postgres"),
             lanes.payments.bank_place(),
             self.cluster.folder().display(),
-            password.display()
+            lanes.events.how_to_look(),
+            lanes.metadata.places(),
+            self.password_file().display()
         )
     }
 }

@@ -43,7 +43,7 @@ impl Verdict {
                 "orders",
                 grouped(business.committed),
                 format!(
-                    "committed; {} were rolled back with payment and event, {} payments were enqueued twice",
+                    "committed; {} were rolled back with all they had written, {} payments were enqueued twice",
                     business.rolled_back, business.enqueued_again
                 ),
             ),

@@ -177,9 +177,9 @@ pub(super) fn span(millis: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use symphony_proof::shop::{Numbers, news};
+    use symphony_proof::shop::{Numbers, news, profiles};
 
-    use super::super::{events, payments};
+    use super::super::{events, metadata, payments};
     use super::*;
 
     #[test]
@@ -218,11 +218,16 @@ mod tests {
         };
         let bank = payments::Counts { executed: 12_345_678, inquiries: 12_345_678, refused: 12_345_678 };
         let news = news::Numbers { committed: 2 * much, waiting: much, oldest_ms: much };
-        let looks = vec![payments::look_of(&payments, &bank, [99_999; 2]), events::look_of(&news, 99_999)];
+        let entries = profiles::Numbers { committed: 3 * much, waiting: much, dead: much, oldest_ms: much };
+        let looks = vec![
+            payments::look_of(&payments, &bank, [99_999; 2]),
+            events::look_of(&news, 99_999),
+            metadata::look_of(&entries, 99_999),
+        ];
         let sight = Sight { looks, ..Sight::default() };
         let drawing = view.drawing(&Phase::Paying, &sight);
         assert!(drawing.lines().all(|line| line.chars().count() <= 79), "{drawing}");
         assert!(drawing.lines().count() <= 20, "{drawing}");
-        assert_eq!(sight.open(), 2 * much);
+        assert_eq!(sight.open(), 3 * much);
     }
 }

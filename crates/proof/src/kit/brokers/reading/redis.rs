@@ -1,11 +1,9 @@
 //! Redis: a stream, read page by page, or hashes.
 
-use std::collections::BTreeMap;
-
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use super::{ReadError, event, length};
+use super::{Hashes, ReadError, event, length};
 use crate::kit::audit::events::Event;
 use crate::kit::brokers::USER;
 use crate::kit::port::HOST;
@@ -62,19 +60,16 @@ pub(super) async fn read(port: u16, password: &str, stream: &str) -> Result<Vec<
     }
 }
 
-/// All hashes whose keys begin so. The server stands still meanwhile: this is for tests.
-pub(super) async fn hashes(
-    port: u16,
-    password: &str,
-    prefix: &str,
-) -> Result<Vec<BTreeMap<String, String>>, ReadError> {
+/// All hashes whose keys begin so. The server stands still meanwhile: this is for tests and audits.
+pub(super) async fn hashes(port: u16, password: &str, prefix: &str) -> Result<Hashes, ReadError> {
     let mut socket = BufReader::new(TcpStream::connect((HOST, port)).await?);
     ask(&mut socket, &["AUTH", USER, password]).await?;
-    let mut all = Vec::new();
+    let mut all = Hashes::new();
     for key in ask(&mut socket, &["KEYS", &format!("{prefix}*")]).await?.array()? {
-        let fields = ask(&mut socket, &["HGETALL", &key.text()?]).await?.array()?;
+        let key = key.text()?;
+        let fields = ask(&mut socket, &["HGETALL", &key]).await?.array()?;
         let fields: Vec<String> = fields.into_iter().map(Answer::text).collect::<Result<_, _>>()?;
-        all.push(fields.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect());
+        all.insert(key, fields.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect());
     }
     Ok(all)
 }
