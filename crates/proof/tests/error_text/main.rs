@@ -4,6 +4,7 @@
 //! - `planting`: secrets at any place in any text, in every encoding that the function claims to know
 //! - `hostile`: texts made to take long
 //! - `corpus`: nasty texts in files, one more for each that was found
+//! - `lanes`: what the lanes store
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -13,6 +14,7 @@
 mod corpus;
 mod encoding;
 mod hostile;
+mod lanes;
 mod planting;
 mod secret;
 mod table;
