@@ -1,10 +1,14 @@
 -- What may be kept of an error that somebody else wrote: one line of at most 2000 characters without personal data or
--- credentials, or null where nothing is left.
+-- credentials, or null where nothing is left. The one place where this is decided, for every lane.
 --
--- Passwords in URLs and settings, bearer tokens, e-mail addresses, IBANs and runs of digits as long as a card number
--- are replaced by a word in brackets. It would rather take away too much. Only the first 4000 characters are looked at,
--- so that the time it takes has a bound whatever it is given; what is cut through there goes altogether.
--- The one place where this is decided, for every lane.
+-- What is taken away is listed in mask_credentials, mask_authorization and mask_personal_data, the encodings that are seen
+-- through in decode_escapes and one_line: one within the other, eight deep at least. Credentials go before an encoding is undone,
+-- since what ends a value can be told only there, and again behind it. It would rather take away too much. What patterns cannot
+-- tell, such as a name, stays.
+--
+-- Only the first 4000 characters are looked at, so that the time it takes has a bound whatever it is given; the last words before
+-- the cut go altogether. It works until nothing changes any more, so a clean text stays as it is; what does not come to
+-- rest is withheld. How a backslash is read is fixed here, for the functions it calls as well.
 -- Locks: nothing. For: the other functions.
 create or replace function symphony.clean_error_text(p_text text)
   returns text
@@ -12,30 +16,38 @@ create or replace function symphony.clean_error_text(p_text text)
   immutable
   parallel safe
   set search_path = pg_catalog, symphony, pg_temp
+  set standard_conforming_strings = on
 as $$
 declare
   v_intake constant int := 4000;
   v_bound  constant int := 2000;
-  -- The same everywhere, whatever the database sorts by.
-  v_text   text collate "C" := left(p_text, v_intake);
+  v_rounds constant int := 12;
+  v_text   text;
+  v_before text := left(p_text, v_intake + 1);
 begin
-  if char_length(p_text) > v_intake then
-    v_text := regexp_replace(v_text, '[^[:space:]]*[0-9 -]*$', '') || '[cut]';
+  if p_text is null then
+    return null;
   end if;
-  -- Control characters, and those that turn the direction of writing or break a line without being one.
-  v_text := regexp_replace(v_text, '[\u0001-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+', ' ', 'g');
-  v_text := regexp_replace(v_text, '://[^[:space:]]*@', '://[credentials]@', 'g');
-  v_text := regexp_replace(v_text, '\m(bearer)[[:space:]]+[^[:space:],;"'']+', '\1 [token]', 'gi');
-  v_text := regexp_replace(v_text, '\m(basic)[[:space:]]+[a-z0-9+/]{8,}=*', '\1 [token]', 'gi');
-  v_text := regexp_replace(v_text, '\meyJ[a-zA-Z0-9_=-]+\.[a-zA-Z0-9_=.-]*', '[token]', 'g');
-  v_text := regexp_replace(
-    v_text, '(password|passwd|passphrase|pwd|secret|token|api[_-]?key)("?[[:space:]]*[=:][[:space:]]*)("[^"]*"?|''[^'']*''?|[^[:space:],;&]+)',
-    '\1\2[secret]', 'gi');
-  v_text := regexp_replace(v_text, '[^][[:space:]<>()@,;:"''=]+@[^][[:space:]<>()@,;:"''=]+', '[e-mail]', 'g');
-  v_text := regexp_replace(v_text, '\m[A-Z]{2}[0-9]{2}([ -]?[A-Z0-9]{4}){2,7}([ -]?[A-Z0-9]{1,4})?\M', '[iban]', 'g');
-  v_text := regexp_replace(v_text, '\m[a-z]{2}[0-9]{2}[a-z0-9]{11,30}\M', '[iban]', 'gi');
-  v_text := regexp_replace(v_text, '[0-9]([ -]?[0-9]){12,}', '[number]', 'g');
-  return nullif(left(btrim(v_text), v_bound), '');
+  for v_round in 1 .. v_rounds loop
+    v_text := one_line(v_before);
+    if v_text = '' then
+      return null;
+    end if;
+    if char_length(v_before) > v_intake or char_length(v_text) > v_intake then
+      -- No secret that is known by more than its beginning has more than 20 words.
+      v_text := regexp_replace(left(v_text, v_intake), '(?:[^ ",;&<>{}]+[ ",;&<>{}]+){0,20}[^ ",;&<>{}]*$', '') || '[cut]';
+    end if;
+    v_text := mask_credentials(v_text);
+    v_text := decode_escapes(v_text);
+    if v_text = v_before then
+      v_text := left(mask_personal_data(mask_authorization(v_text)), v_bound);
+    end if;
+    if v_text = v_before then
+      return v_text;
+    end if;
+    v_before := v_text;
+  end loop;
+  return '[withheld: encoded too often]';
 end
 $$;
 

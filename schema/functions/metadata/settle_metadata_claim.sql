@@ -62,7 +62,7 @@ begin
     set status = 'FAILED',
         claim_token = null,
         retry_count = o.retry_count + 1,
-        last_error = coalesce(clean_error_text(v_error), '[cut]'),
+        last_error = coalesce(clean_error_text(p_error), '[cut]'),
         next_retry_at = case when o.retry_count + 1 < o.max_retries then now() + make_interval(secs => 2 ^ least(o.retry_count, 10)) end,
         updated_at = now()
     where o.id = p_id
@@ -83,7 +83,7 @@ begin
   else
     update metadata_outbox o
     set status = 'DLQ',
-        last_error = coalesce(clean_error_text(v_error), '[cut]'),
+        last_error = coalesce(clean_error_text(p_error), '[cut]'),
         next_retry_at = null,
         updated_at = now()
     where o.id = p_id

@@ -7,7 +7,8 @@
 -- The attempt's number comes from the ledger under the row's lock, never from the cache. At the rail's
 -- ceiling what would be tried again ends as FAILED instead; an unknown outcome stays one there, because
 -- only a person may settle it. A delay is the caller's if it gave one, else the rail's backoff; a zombie
--- without a delay keeps its time, as its row is claimed again in the same breath.
+-- without a delay keeps its time, as its row is claimed again in the same breath. Of an error's message only what
+-- clean_error_text leaves is kept; its code is kept as it is.
 --
 -- When a row ends on an ordered rail, the next of its stream may have been parked behind it: it is put
 -- back into the claim order, due from now on. Successors under a lease are passed over, as they may be
@@ -103,9 +104,13 @@ begin
     select uuidv7(), s.outbox_id, s.instruction_id, s.participant_id, s.sequence_id, s.idempotency_key, s.rail_type, s.payload,
            s.attempt_no, s.state, s.claimed_at, s.rail_reference, s.rail_code,
            case when s.exhausted then 'RETRIES_EXHAUSTED' else s.error_code end,
-           case when s.exhausted then concat_ws(': ', s.error_code, s.error_message) else s.error_message end,
+           case when s.exhausted then concat_ws(': ', s.error_code, c.error_message) else c.error_message end,
            s.latency_ms, s.claimed_by, s.created_at
     from settled s
+    left join lateral (
+      select clean_error_text(s.error_message) as error_message
+      where s.error_message is not null
+    ) c on true
   ),
   ended as (
     delete from payment_outbox_pending p

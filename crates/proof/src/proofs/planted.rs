@@ -13,7 +13,7 @@ use super::metadata::crew as entries;
 use crate::kit::scratch::Database;
 
 /// Functions that ours call without naming their schema, with a poisonous answer.
-const FUNCTIONS: [(&str, &str, &str); 19] = [
+const FUNCTIONS: [(&str, &str, &str); 23] = [
     ("now()", "timestamptz", "'1999-01-01'"),
     ("clock_timestamp()", "timestamptz", "'1999-01-01'"),
     ("uuidv7()", "uuid", "'00000000-0000-0000-0000-000000000000'"),
@@ -31,6 +31,10 @@ const FUNCTIONS: [(&str, &str, &str); 19] = [
     ("outbox_resolution(uuid)", "text", "'NOT_PAID'"),
     ("rail_policy_lock()", "bigint", "1"),
     ("clean_error_text(text)", "text", "'planted'"),
+    ("decode_escapes(text)", "text", "'planted'"),
+    ("mask_credentials(text)", "text", "'planted'"),
+    ("mask_personal_data(text)", "text", "'planted'"),
+    ("one_line(text)", "text", "'planted'"),
     ("make_interval(int, int, int, int, int, int, double precision)", "interval", "'0'"),
     ("wake_sleepers(text)", "void", "null"),
 ];

@@ -1,0 +1,36 @@
+//! Nasty texts in files: each `<name>.txt` of the folder `corpus` is cleaned, and what is kept is what `<name>.kept` says.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{cleaned_twice, is_sound, stage};
+
+fn inputs() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/error_text/corpus");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut inputs: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "txt")).collect();
+    inputs.sort();
+    inputs
+}
+
+#[tokio::test]
+async fn of_every_text_of_the_corpus_is_kept_what_stands_beside_it() {
+    let (_database, client) = stage().await;
+    let inputs = inputs();
+    assert!(inputs.len() >= 20, "a corpus without texts tries nothing");
+    let read = |path: &PathBuf| fs::read_to_string(path).ok();
+    let texts: Vec<String> = inputs.iter().map(|path| read(path).unwrap()).collect();
+    let mut wrong = Vec::new();
+    for (path, (kept, again)) in inputs.iter().zip(cleaned_twice(&client, &texts).await) {
+        let name = path.file_stem().unwrap().to_string_lossy();
+        if let Err(why) = is_sound(kept.as_deref(), again.as_deref()) {
+            wrong.push(format!("{name}: {why}"));
+        }
+        let expected = read(&path.with_extension("kept")).unwrap_or_default();
+        let kept = kept.unwrap_or_default();
+        if kept != expected.trim_end_matches('\n') {
+            wrong.push(format!("{name}: kept is\n{kept}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
