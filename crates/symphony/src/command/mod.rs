@@ -1,5 +1,6 @@
 //! The commands, one per file. Each says what it does, reads its arguments, calls the library and prints.
 
+mod api;
 mod bank;
 mod demo;
 mod dlq;
@@ -11,6 +12,7 @@ mod rail;
 mod repair;
 mod run;
 mod status;
+mod token;
 mod verify;
 mod warrant;
 
@@ -45,6 +47,8 @@ enum Command {
     Dlq(dlq::Arguments),
     Demo(demo::Arguments),
     Bank(bank::Arguments),
+    Token(token::Arguments),
+    Api(api::Arguments),
 }
 
 impl Cli {
@@ -63,6 +67,8 @@ impl Cli {
             Command::Dlq(arguments) => arguments.run(&database).await,
             Command::Demo(arguments) => arguments.run().await,
             Command::Bank(arguments) => arguments.run().await,
+            Command::Token(arguments) => arguments.run(),
+            Command::Api(arguments) => arguments.run(),
         }
     }
 }
