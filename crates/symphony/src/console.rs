@@ -32,10 +32,13 @@ mod session;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
 use axum::http::header::{self, HeaderValue};
-use axum::response::Response;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
 use symphony_outbox::connect::Target;
 use tokio::sync::Semaphore;
 
@@ -44,10 +47,13 @@ use crate::failure::Failure;
 use access::Access;
 use database::Database;
 use live::Live;
+use problem::Problem;
 use session::Sessions;
 
 /// Requests that are worked on at the same time.
 const PLACES: usize = 32;
+/// How long an answer may take to begin, the request's own body included.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Roles that a login of the console must not hold.
 const NOT_FOR_READING: [&str; 3] = ["symphony_operator", "symphony_executor", "symphony_ingest"];
 const NOT_FOR_ACTING: [&str; 2] = ["symphony_executor", "symphony_ingest"];
@@ -127,13 +133,15 @@ impl Console {
     pub(crate) fn router(self: Arc<Self>) -> Router {
         endpoint::router(api::endpoints(), &self)
             .merge(page::router(&self))
-            .layer(axum::middleware::map_response(guarded))
+            .layer(middleware::from_fn(guarded))
             .with_state(self)
     }
 }
 
-/// What every answer says to a browser.
-async fn guarded(mut response: Response) -> Response {
+/// Answers in time, and says to a browser what it may do with it.
+async fn guarded(request: Request, next: Next) -> Response {
+    let answer = tokio::time::timeout(PATIENCE, next.run(request)).await;
+    let mut response = answer.unwrap_or_else(|_| Problem::busy("it took too long").into_response());
     let headers = response.headers_mut();
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),

@@ -1,6 +1,7 @@
 //! The API under `/api/v1`, one resource a file.
 
 mod dead_letters;
+mod events;
 mod leases;
 mod operations;
 mod outboxes;
@@ -16,6 +17,7 @@ use super::endpoint::{Endpoint, Nothing};
 use super::openapi;
 
 pub(crate) use dead_letters::Redrive;
+pub(crate) use events::{EventQuery, event_payload, event_story};
 pub(crate) use outboxes::{Query, Story, story};
 pub(crate) use overview::{Overview, overview};
 pub(crate) use warrant::Warrant;
@@ -33,6 +35,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     all.extend(operations::endpoints());
     all.extend(leases::endpoints());
     all.extend(participants::endpoints());
+    all.extend(events::endpoints());
     all
 }
 

@@ -6,6 +6,7 @@ use axum::http::header;
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 use symphony_outbox::OutboxId;
+use symphony_outbox::event::EventId;
 
 use super::access::Caller;
 use super::problem::Problem;
@@ -68,6 +69,18 @@ impl<S: Send + Sync> FromRequestParts<S> for OutboxInPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let NameInPath(id) = <NameInPath as FromRequestParts<S>>::from_request_parts(parts, state).await?;
         id.parse().map(Self).map_err(|_| Problem::bad("the id of an outbox is a UUID"))
+    }
+}
+
+/// The number of an event, in the path.
+pub(crate) struct EventInPath(pub(crate) EventId);
+
+impl<S: Send + Sync> FromRequestParts<S> for EventInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let NameInPath(id) = <NameInPath as FromRequestParts<S>>::from_request_parts(parts, state).await?;
+        id.parse().map(Self).map_err(|_| Problem::bad("an event is named by its number"))
     }
 }
 

@@ -5,9 +5,11 @@
 //! - [`row`]: an outbox as a line of a table
 //! - [`verdict`]: what to say first about an outbox, and what to do next
 //! - [`form`]: what a form of ours brings back
-//! - the pages: [`overview`], [`rails`], [`search`], [`outbox`], [`dead_letters`], [`operations`], [`participants`], [`login`]
+//! - the pages: [`overview`], [`rails`], [`search`], [`outbox`], [`dead_letters`], [`operations`], [`participants`],
+//!   [`events`], [`login`]
 
 mod dead_letters;
+mod events;
 mod form;
 mod login;
 mod operations;
@@ -66,6 +68,9 @@ fn sheets() -> Vec<Sheet> {
         sheet("/operations", audit, get(operations::page)),
         sheet("/participants", read, get(participants::list)),
         sheet("/participants/{participant_id}", read, get(participants::stream)),
+        sheet("/events", read, get(events::list)),
+        sheet("/events/{event_id}", read, get(events::one)),
+        sheet("/events/{event_id}/payload", audit, get(events::payload)),
         sheet("/logout", read, post(login::leave)),
         sheet("/live", read, get(live::watch)),
     ]
@@ -181,6 +186,7 @@ impl Frame {
             ("/search", "Search"),
             ("/rails", "Rails"),
             ("/participants", "Participants"),
+            ("/events", "Events"),
         ];
         if self.may_audit {
             pages.push(("/operations", "Operations"));

@@ -40,6 +40,7 @@ pub(crate) enum Kind {
     Outbox = 1,
     Operation = 2,
     Participant = 3,
+    Event = 4,
 }
 
 /// The cursor after this.

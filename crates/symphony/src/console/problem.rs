@@ -85,9 +85,10 @@ impl From<Fault> for Problem {
                 }
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
             },
+            // The lane is not there: neither is what was asked for.
+            Fault::NotInstalled(_) => StatusCode::NOT_FOUND,
             Fault::NotReadCommitted(_)
             | Fault::MissingRole { .. }
-            | Fault::NotInstalled(_)
             | Fault::AppendOnly(_)
             | Fault::TerminalBackstop(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };

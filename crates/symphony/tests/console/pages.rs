@@ -47,6 +47,8 @@ async fn every_page_is_there_and_whoever_is_not_signed_in_is_asked_to() {
     let unknown = office.unknown(1).await;
     office.failed(2).await;
     office.enqueue(3).await;
+    let publish = "select m10_recovery.publish_outbox('order', 'order-1', 'OrderPlaced', '{}')";
+    office.owner.batch_execute(publish).await.unwrap();
     let console = office.console(&[("reader", &["read"]), ("all", &["read", "operate", "audit"])]).await;
     let (stranger, all) = (Browser::open(&console, "").await, Browser::open(&console, "all").await);
     let outbox = format!("/outboxes/{unknown}");
@@ -62,6 +64,9 @@ async fn every_page_is_there_and_whoever_is_not_signed_in_is_asked_to() {
         ("/operations", "SET_RAIL"),
         ("/participants", "shop-1"),
         ("/participants/shop-0", "pay-2"),
+        ("/events", "OrderPlaced"),
+        ("/events?aggregate_type=order&unprocessed=yes", "order-1"),
+        ("/events/1", "It waits to be claimed."),
     ] {
         let asked = stranger.get(path).await.is(303);
         assert!(asked.header("location").starts_with("/login?next="), "{path}");

@@ -4,6 +4,33 @@ use serde_json::Value;
 
 use crate::office::{Office, RAIL, SECRET};
 
+#[tokio::test]
+async fn events_are_searched_and_told_and_their_payload_is_for_auditors() {
+    let office = Office::open().await;
+    let publish = "select m10_recovery.publish_outbox('order', 'order-' || i, 'OrderPlaced', jsonb_build_object('iban', $1::text))
+                   from generate_series(1, 5) i";
+    office.owner.execute(publish, &[&SECRET]).await.unwrap();
+    let console = office.console(&[("reader", &["read"]), ("auditor", &["audit"])]).await;
+    let numbers = |page: &Value| -> Vec<i64> {
+        page["items"].as_array().unwrap().iter().map(|event| event["id"].as_i64().unwrap()).collect()
+    };
+    let first = console.get("reader", "/events?limit=3").await;
+    assert_eq!(numbers(&first), [5, 4, 3]);
+    let cursor = first["next_cursor"].as_str().unwrap();
+    let second = console.get("reader", &format!("/events?limit=3&cursor={cursor}")).await;
+    assert_eq!((numbers(&second), &second["next_cursor"]), (vec![2, 1], &Value::Null));
+    assert_eq!(numbers(&console.get("reader", "/events?aggregate_id=order-2&unprocessed=true").await), [2]);
+    assert_eq!(numbers(&console.get("reader", "/events?event_type=OrderLost").await), [0_i64; 0]);
+    assert_eq!(console.get("reader", "/event-backlog").await["due"], 5);
+    assert_eq!(console.get("reader", "/events/3").await["event"]["aggregate_id"], "order-3");
+    assert_eq!(console.get("auditor", "/events/3/payload").await["iban"], SECRET);
+    console.ask("reader", "GET", "/api/v1/events/3/payload", "").await.refused(403);
+    console.ask("reader", "GET", "/api/v1/events/99", "").await.refused(404);
+    console.ask("reader", "GET", "/api/v1/events/x", "").await.refused(400);
+    // A cursor of another list.
+    console.ask("reader", "GET", &format!("/api/v1/outboxes?cursor={cursor}"), "").await.refused(400);
+}
+
 fn ids(page: &Value) -> Vec<&str> {
     page["items"].as_array().unwrap().iter().map(|item| item["outbox_id"].as_str().unwrap()).collect()
 }

@@ -89,7 +89,7 @@ pub(super) async fn page(
         reference: outbox.rail_reference,
         redrive_of: outbox.redrive_of.map(|id| id.to_string()),
         redriven_as: outbox.redriven_as.map(|id| id.to_string()),
-        steps: steps(&events, &operations),
+        steps: steps(&events, &operations, outbox.outcome_unknown),
         unknown,
         may_resolve: failed && matches!(outbox.resolution, None | Some(Resolution::NotPaid)),
         not_paid: outbox.resolution.is_none(),
@@ -159,10 +159,11 @@ pub(super) async fn resolve(
 }
 
 /// What happened and what people did, in the order of time, each with how long after the one before.
-fn steps(events: &[Event], operations: &[Operation]) -> Vec<Step> {
+fn steps(events: &[Event], operations: &[Operation], unknown: bool) -> Vec<Step> {
     // The log of operations says more about a redrive than the event.
     let told = events.iter().filter(|event| event.event != EventKind::Redriven);
-    let mut steps: Vec<Step> = told.map(happened).chain(operations.iter().map(done)).collect();
+    let mut steps: Vec<Step> =
+        told.map(|event| happened(event, unknown)).chain(operations.iter().map(done)).collect();
     steps.sort_by_key(|step| step.when);
     for place in 1..steps.len() {
         steps[place].after = span(steps[place].when.duration_since(steps[place - 1].when));
@@ -174,7 +175,7 @@ fn step(when: Timestamp, tone: &'static str, what: String, more: String) -> Step
     Step { when, at: Moment::of(when), after: String::new(), tone, what, more }
 }
 
-fn happened(event: &Event) -> Step {
+fn happened(event: &Event, unknown: bool) -> Step {
     let attempt = event.attempt_no.unwrap_or_default();
     let worker = event.worker_id.as_deref().unwrap_or("somebody");
     let mut more: Vec<String> = Vec::new();
@@ -187,6 +188,9 @@ fn happened(event: &Event) -> Step {
         ),
         EventKind::AttemptCompleted => match event.state {
             Some(AttemptState::Dispatched) => ("ok", format!("Attempt {attempt}: the rail took it")),
+            Some(AttemptState::Failed) if unknown => {
+                ("bad", format!("Attempt {attempt}: nobody knows how it ended"))
+            }
             Some(AttemptState::Failed) => ("bad", format!("Attempt {attempt}: failed for good")),
             Some(AttemptState::Retryable | AttemptState::ZombieRequeue) | None => {
                 ("again", format!("Attempt {attempt}: did not work, and is tried again"))
