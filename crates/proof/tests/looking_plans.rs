@@ -68,18 +68,22 @@ async fn what_a_console_asks_costs_the_same_beside_five_times_the_past() {
     // More than nearly all of the bounds in the smaller one, so that both come to them.
     let small = costs(12_000, 25_000).await;
     let large = costs(60_000, 125_000).await;
+    let mut dear = Vec::new();
     for (question, ((few, _), (many, scans))) in QUESTIONS.iter().zip(small.iter().zip(&large)) {
         println!("{few:>7} {many:>7} pages, {scans} scans: {question}");
         assert_eq!(*scans, 0, "read from end to end: {question}");
-        let bound = if question.contains("backlog") {
-            // A count up to a hundred thousand goes on for longer than the smaller one has rows.
-            6 * few
-        } else if question.contains("dead_letters") || question.contains("FAILED") {
+        let bound = if question.contains("dead_letters") {
             // The bound of ten thousand failures is farther than either has: so many pages for each that there is.
             8 * 60_000 / 50 + 500
+        } else if question.contains("FAILED") {
+            // Of a thousand failures the larger one has them all: each is walked over, and then looked at.
+            20 * 1000
         } else {
             2 * few + 100
         };
-        assert!(*many <= bound, "{many} pages beside five times the past, {few} without: {question}");
+        if *many > bound {
+            dear.push(format!("{many} pages beside five times the past, {few} without: {question}"));
+        }
     }
+    assert!(dear.is_empty(), "{dear:#?}");
 }

@@ -1,8 +1,8 @@
 -- Says how much is pending, without reading all of it.
 --
 -- Each rail is counted from the front of its claim order, where leases are, up to a cap that is shared by the rails: a rail at its cap has that many or
--- more. Rows that wait behind an earlier sibling of an ordered rail are in the total alone. The total is exact up to a
--- hundred thousand; the estimate is what the server remembers of its last look at the table.
+-- more. Rows that wait behind an earlier sibling of an ordered rail are in the total alone. The total is exact up to
+-- twenty thousand; the estimate is what the server remembers of its last look at the table.
 -- Locks: nothing. Raises: nothing. For: symphony_operator, symphony_readonly, symphony_auditor.
 create or replace function symphony.payment_backlog(
   out total       bigint,
@@ -20,7 +20,7 @@ create or replace function symphony.payment_backlog(
   set enable_bitmapscan = off
 as $$
 begin
-  total_most := 100000;
+  total_most := 20000;
   rail_most := greatest(500, least(10000, 40000 / greatest(1, (select count(*) from payment_rails))));
   total := (select count(*) from (select from payment_outbox_pending p where p.outbox_id is not null limit total_most) t);
   estimate := (select greatest(c.reltuples, 0)::bigint from pg_class c where c.oid = 'symphony.payment_outbox_pending'::regclass);

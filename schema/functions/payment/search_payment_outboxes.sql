@@ -39,33 +39,40 @@ declare
 begin
   perform check_range('p_limit', p_limit, 1, 200);
 
+  -- Found by name first and put in order then: asked for both at once, a plan may walk the order and look for the name.
   if p_idempotency_key is not null then
     v_ids := array(
-      select p.outbox_id
-      from payment_outbox_pending p
-      where p.idempotency_key = p_idempotency_key
-        and p.outbox_id < v_high
-      union all
-      select a.outbox_id
-      from payment_outbox_attempts a
-      where a.idempotency_key = p_idempotency_key
-        and a.state in ('DISPATCHED', 'FAILED')
-        and a.outbox_id < v_high
-      order by outbox_id desc
+      with named as materialized (
+        select p.outbox_id
+        from payment_outbox_pending p
+        where p.idempotency_key = p_idempotency_key
+        union all
+        select a.outbox_id
+        from payment_outbox_attempts a
+        where a.idempotency_key = p_idempotency_key
+          and a.state in ('DISPATCHED', 'FAILED')
+      )
+      select n.outbox_id
+      from named n
+      where n.outbox_id < v_high
+      order by n.outbox_id desc
       limit v_most);
   elsif p_instruction_id is not null then
     v_ids := array(
-      select p.outbox_id
-      from payment_outbox_pending p
-      where p.instruction_id = p_instruction_id
-        and p.outbox_id < v_high
-      union all
-      select a.outbox_id
-      from payment_outbox_attempts a
-      where a.instruction_id = p_instruction_id
-        and a.state in ('DISPATCHED', 'FAILED')
-        and a.outbox_id < v_high
-      order by outbox_id desc
+      with named as materialized (
+        select p.outbox_id
+        from payment_outbox_pending p
+        where p.instruction_id = p_instruction_id
+        union all
+        select a.outbox_id
+        from payment_outbox_attempts a
+        where a.instruction_id = p_instruction_id
+          and a.state in ('DISPATCHED', 'FAILED')
+      )
+      select n.outbox_id
+      from named n
+      where n.outbox_id < v_high
+      order by n.outbox_id desc
       limit v_most);
   elsif p_participant_id is not null then
     v_ids := array(
