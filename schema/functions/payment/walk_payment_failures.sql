@@ -31,7 +31,8 @@ begin
            w.rail_type,
            w.error_code,
            coalesce(w.error_code in (select u.error_code from unknown_outcome_codes u), false),
-           not exists (select from payment_outbox_operations o where o.outbox_id = w.outbox_id)
+           -- One by one, by key: a plan that hashes the log would read all of it.
+           (select true from payment_outbox_operations o where o.outbox_id = w.outbox_id limit 1) is null
     from (
       select a.completed_at, a.outbox_id, a.rail_type, a.error_code
       from payment_outbox_attempts a
