@@ -73,7 +73,7 @@ async fn what_a_console_asks_costs_the_same_beside_five_times_the_past() {
         println!("{few:>7} {many:>7} pages, {scans} scans: {question}");
         assert_eq!(*scans, 0, "read from end to end: {question}");
         let bound = if question.contains("dead_letters") {
-            // The bound of ten thousand failures is farther than either has: so many pages for each that there is.
+            // The bound of five thousand failures is farther than either has: so many pages for each that there is.
             8 * 60_000 / 50 + 500
         } else if question.contains("FAILED") {
             // Of a thousand failures the larger one has them all: each is walked over, and then looked at.

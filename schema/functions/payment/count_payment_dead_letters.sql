@@ -1,4 +1,4 @@
--- Counts the dead letters among the latest ten thousand failures, by rail.
+-- Counts the dead letters among the latest five thousand failures, by rail.
 --
 -- More are not counted, and more then says so: a count of everything is symphony.supervisor_outbox_status, at the price of
 -- looking at every failure there ever was. What is null is not asked.
@@ -17,7 +17,7 @@ create or replace function symphony.count_payment_dead_letters(
   set jit = off
 as $$
 declare
-  c_most constant int := 10000;
+  c_most constant int := 5000;
 begin
   with walked as materialized (
     select w.* from walk_payment_failures(null, c_most) w

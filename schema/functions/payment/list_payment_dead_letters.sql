@@ -1,6 +1,6 @@
 -- Lists dead letters for a person, those of one kind, the latest first, a page at a time.
 --
--- Looks at no more than ten thousand failures a page and says by next_before where to go on. What is null is not asked.
+-- Looks at no more than five thousand failures a page and says by next_before where to go on. What is null is not asked.
 -- Locks: nothing. Raises: P7005. For: symphony_operator, symphony_readonly, symphony_auditor.
 create or replace function symphony.list_payment_dead_letters(
   p_outcome_unknown boolean,
@@ -21,7 +21,7 @@ create or replace function symphony.list_payment_dead_letters(
   set enable_bitmapscan = off
 as $$
 declare
-  c_most  constant int := 10000;
+  c_most  constant int := 5000;
   v_last  uuid;
   v_found uuid[];
 begin

@@ -176,18 +176,18 @@ async fn a_walk_over_failures_stops_and_says_so() {
                (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no,
                 state, claimed_at, completed_at, error_code, worker_id, created_at)
              select h.id, h.id, 'many-' || i, 'many', i, 'key', 'sepa', '{}', 1, 'FAILED', h.at, h.at,
-                    case when i = 10500 then 'OLDEST' else 'NO_ACCOUNT' end, 'w', h.at
-             from generate_series(1, 10500) i
+                    case when i = 5500 then 'OLDEST' else 'NO_ACCOUNT' end, 'w', h.at
+             from generate_series(1, 5500) i
              cross join lateral (
                select now() - i * interval '1 second' as at, symphony.uuidv7_floor(now() - i * interval '1 second') as id) h",
         )
         .await
         .unwrap();
     let count = reading::count_dead_letters(&stage.root, None, None).await.unwrap();
-    assert_eq!((count.known, count.unknown, count.more), (10_000, 0, true));
+    assert_eq!((count.known, count.unknown, count.more), (5_000, 0, true));
     let filter = DeadLetterFilter { error_code: Some("OLDEST".to_owned()), ..DeadLetterFilter::default() };
     let first = reading::page_of_dead_letters(&stage.root, &filter, None, 50).await.unwrap();
-    assert_eq!((first.outboxes.len(), first.examined), (0, 10_000));
+    assert_eq!((first.outboxes.len(), first.examined), (0, 5_000));
     let second = reading::page_of_dead_letters(&stage.root, &filter, first.next_before, 50).await.unwrap();
     assert_eq!((second.outboxes.len(), second.examined, second.next_before), (1, 500, None));
 }

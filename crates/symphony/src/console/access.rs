@@ -17,6 +17,9 @@ const PREFIX: &str = "sha256:";
 /// What a token begins with, so that scanners for leaked secrets know one.
 const MARK: &str = "sym_";
 
+/// What stands in the place of who did something, for those who may not know.
+pub(crate) const HIDDEN: &str = "(not for this scope)";
+
 /// What a token allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -20,6 +20,7 @@ pub(crate) use dead_letters::Redrive;
 pub(crate) use events::{EventQuery, event_payload, event_story};
 pub(crate) use outboxes::{Query, Story, story};
 pub(crate) use overview::{Overview, overview};
+pub(crate) use rails::rails;
 pub(crate) use warrant::Warrant;
 
 /// Every endpoint there is.

@@ -50,6 +50,8 @@ async fn every_action_is_done_and_written_down_with_who_and_why() {
         (&seen["operations"][0]["resolution"], known["operations"][0]["actor"].as_str()),
         (&"NOT_PAID".into(), Some("duty: ana"))
     );
+    assert!(!console.get("reader", "/rails").await.to_string().contains("ana"));
+    assert!(console.get("duty", "/rails").await.to_string().contains("duty: ana"));
     assert!(!seen.to_string().contains("ana") && !seen.to_string().contains("statement"), "{seen}");
 }
 

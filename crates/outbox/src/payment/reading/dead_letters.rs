@@ -68,7 +68,7 @@ pub struct DeadLetterFilter {
     pub error_code: Option<String>,
 }
 
-/// How many of the latest ten thousand failures wait for a person.
+/// How many of the latest five thousand failures wait for a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct DeadLetterCount {

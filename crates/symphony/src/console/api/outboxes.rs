@@ -11,7 +11,7 @@ use symphony_outbox::payment::reading::{self, Event, Operation, Outbox, Search};
 use symphony_outbox::payment::{OutboxState, Payload, Resolution};
 
 use super::warrant::Warrant;
-use crate::console::access::{Caller, Scope};
+use crate::console::access::{Caller, HIDDEN, Scope};
 use crate::console::endpoint::{Endpoint, Nothing};
 use crate::console::given::{Asked, Given, OutboxInPath, asked};
 use crate::console::paging::{self, Kind, Page};
@@ -149,7 +149,7 @@ pub(crate) async fn story(desk: &Console, caller: &Caller, id: OutboxId) -> Resu
     if !caller.may_know_people() {
         for done in &mut story.operations {
             for words in [&mut done.actor, &mut done.reason, &mut done.database_user] {
-                "(not for this scope)".clone_into(words);
+                HIDDEN.clone_into(words);
             }
         }
         for event in story.events.iter_mut().filter(|event| event.attempt_no.is_none()) {

@@ -8,12 +8,12 @@ use symphony_outbox::payment::operator::{self, Repaired};
 use symphony_outbox::payment::{Rail, RailPolicy, reading};
 
 use super::warrant::Warrant;
-use crate::console::Desk;
-use crate::console::access::{Caller, Scope};
+use crate::console::access::{Caller, HIDDEN, Scope};
 use crate::console::endpoint::{Endpoint, Nothing};
 use crate::console::given::{Given, NameInPath};
 use crate::console::paging::Page;
 use crate::console::problem::Problem;
+use crate::console::{Console, Desk};
 
 /// A change of policy.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -55,15 +55,28 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-async fn list(State(desk): State<Desk>) -> Result<Json<Page<Rail>>, Problem> {
-    let items = desk.database.read(async |client| reading::rails(client).await).await?;
-    Ok(Json(Page { items, next_cursor: None }))
+async fn list(State(desk): State<Desk>, caller: Caller) -> Result<Json<Page<Rail>>, Problem> {
+    Ok(Json(Page { items: rails(&desk, &caller).await?, next_cursor: None }))
 }
 
-async fn one(State(desk): State<Desk>, NameInPath(name): NameInPath) -> Result<Json<Rail>, Problem> {
-    let rails = desk.database.read(async |client| reading::rails(client).await).await?;
-    let rail = rails.into_iter().find(|rail| rail.rail_type == name);
+async fn one(
+    State(desk): State<Desk>,
+    caller: Caller,
+    NameInPath(name): NameInPath,
+) -> Result<Json<Rail>, Problem> {
+    let rail = rails(&desk, &caller).await?.into_iter().find(|rail| rail.rail_type == name);
     Ok(Json(rail.ok_or_else(|| Problem::missing("rail of that name"))?))
+}
+
+/// The rails, as much as this caller may know.
+pub(crate) async fn rails(desk: &Console, caller: &Caller) -> Result<Vec<Rail>, Problem> {
+    let mut rails = desk.database.read(async |client| reading::rails(client).await).await?;
+    if !caller.may_know_people() {
+        for rail in &mut rails {
+            HIDDEN.clone_into(&mut rail.updated_by);
+        }
+    }
+    Ok(rails)
 }
 
 async fn set(

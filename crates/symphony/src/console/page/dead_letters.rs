@@ -61,12 +61,17 @@ pub(super) async fn page(
         paging::id(Kind::Outbox, Some(&query.unknown_cursor))?.map(Into::into),
         paging::id(Kind::Outbox, Some(&query.known_cursor))?.map(Into::into),
     ];
+    let count = !query.count.is_empty();
     let read = async |client: &_| {
         let of = |unknown| DeadLetterFilter { outcome_unknown: Some(unknown), ..DeadLetterFilter::default() };
         let unknown = reading::page_of_dead_letters(client, &of(true), before[0], EACH).await?;
         let known = reading::page_of_dead_letters(client, &of(false), before[1], EACH).await?;
         let all = reading::count_dead_letters(client, None, None).await?;
-        let fit = reading::count_dead_letters(client, rail.as_deref(), error.as_deref()).await?;
+        let fit = if count {
+            Some(reading::count_dead_letters(client, rail.as_deref(), error.as_deref()).await?)
+        } else {
+            None
+        };
         Ok((unknown, known, all, fit))
     };
     let (unknown, known, all, fit) = desk.database.read(read).await?;
@@ -82,7 +87,7 @@ pub(super) async fn page(
         known_count: number(all.known, all.more),
         known_next: next(&known, "known_cursor"),
         known: known.outboxes.into_iter().map(Row::from).collect(),
-        counted: (!query.count.is_empty()).then(|| Counted {
+        counted: fit.map(|fit| Counted {
             matching: fit.known.to_string(),
             more: fit.more,
             rail: rail.unwrap_or_default(),

@@ -4,13 +4,13 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
-use symphony_outbox::payment::{self, Change, OnUnknown, RailPolicy, operator, reading};
+use symphony_outbox::payment::{self, Change, OnUnknown, RailPolicy, operator};
 
 use super::form::{Sent, confirmed};
 use super::time::{Moment, seconds};
 use super::{Frame, Refusal, in_path, shown};
 use crate::console::Desk;
-use crate::console::api::Warrant;
+use crate::console::api::{self, Warrant};
 use crate::console::given::NameInPath;
 use crate::console::problem::Problem;
 use crate::console::session::Visitor;
@@ -42,8 +42,7 @@ struct Rail {
 }
 
 impl Rail {
-    fn of(rail: payment::Rail, people: bool) -> Self {
-        let by = if people { format!(" by {}", rail.updated_by) } else { String::new() };
+    fn of(rail: payment::Rail) -> Self {
         Self {
             path: format!("/rails/{}", in_path(&rail.rail_type)),
             name: rail.rail_type,
@@ -64,7 +63,7 @@ impl Rail {
             on_unknown: rail.on_unknown.as_str(),
             policies: OnUnknown::ALL.iter().map(|word| (word.as_str(), *word == rail.on_unknown)).collect(),
             memory: rail.key_memory_seconds.map_or_else(|| "ever".to_owned(), |time| seconds(f64::from(time))),
-            changed: format!("{}{by}", Moment::of(rail.updated_at).text),
+            changed: format!("{} by {}", Moment::of(rail.updated_at).text, rail.updated_by),
         }
     }
 }
@@ -99,9 +98,7 @@ impl From<Signature> for Warrant {
 }
 
 pub(super) async fn page(State(desk): State<Desk>, visitor: Visitor) -> Result<Response, Refusal> {
-    let rails = desk.database.read(async |client| reading::rails(client).await).await?;
-    let people = visitor.caller.may_know_people();
-    let rails = rails.into_iter().map(|rail| Rail::of(rail, people)).collect();
+    let rails = api::rails(&desk, &visitor.caller).await?.into_iter().map(Rail::of).collect();
     Ok(shown(&Page { frame: Frame::new(&desk, &visitor, "/rails"), rails }))
 }
 
