@@ -19,11 +19,21 @@ to symphony_executor;
 
 grant execute on function
   symphony.redrive_payment_outbox,
+  symphony.repair_payment_rail,
   symphony.resolve_payment_outbox,
   symphony.set_payment_rail,
   symphony.pause_payment_rail,
   symphony.resume_payment_rail
 to symphony_operator;
+
+grant execute on function
+  symphony.count_payment_dead_letters,
+  symphony.list_payment_dead_letters,
+  symphony.payment_backlog,
+  symphony.payment_leases,
+  symphony.payment_pulse,
+  symphony.search_payment_outboxes
+to symphony_operator, symphony_readonly, symphony_auditor;
 
 grant select on
   symphony.supervisor_outbox_status,
@@ -32,6 +42,8 @@ grant select on
   symphony.payment_outbox_events,
   symphony.payment_rail_policies,
   symphony.payment_outbox_operations_log,
+  symphony.payment_outboxes,
+  symphony.payment_participants,
   symphony.unknown_outcome_codes
 to symphony_operator, symphony_readonly, symphony_auditor;
 

@@ -150,6 +150,16 @@ impl Target {
         local || matches!(self.mode, Mode::VerifyCa | Mode::VerifyFull)
     }
 
+    /// The same with settings for its sessions, as `-c name=value`, after those that the address has. For PostgreSQL itself: a pooler may
+    /// not pass them on.
+    #[must_use]
+    pub fn with_options(&self, settings: &str) -> Self {
+        let mut other = self.clone();
+        let given = other.config.get_options().map(|given| format!("{given} ")).unwrap_or_default();
+        other.config.options(format!("{given}{settings}"));
+        other
+    }
+
     /// Where, who and how encrypted, as a URL for another program. It holds the password: show [`Target::place`].
     #[must_use]
     pub fn url(&self) -> String {

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 /// One row of the outbox: a UUIDv7, so ids sort by the time of their enqueue. Never the order of dispatch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct OutboxId(pub Uuid);
 
@@ -72,6 +73,7 @@ impl From<Uuid> for LeaseToken {
 
 /// The name under which a worker holds its leases. Two workers must not share one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct WorkerId(String);
 

@@ -24,4 +24,4 @@ pub use crate::payload::Payload;
 pub use instruction::{Enqueued, Instruction};
 pub use outcome::{Completed, Completion, Lease, OUTCOME_UNKNOWN, Outcome, RailAnswer, Reason};
 pub use rail::{Change, Rail, RailPolicy};
-pub use states::{AttemptState, EventKind, OnUnknown, OperationKind, OutboxStatus, Resolution};
+pub use states::{AttemptState, EventKind, OnUnknown, OperationKind, OutboxState, OutboxStatus, Resolution};

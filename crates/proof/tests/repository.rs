@@ -363,7 +363,7 @@ fn every_link_of_the_documents_leads_somewhere() {
                 root.join(&file.path).parent().unwrap().join(path)
             };
             let Ok(text) = fs::read_to_string(&there)
-                .or_else(|error| if there.is_dir() { Ok(String::new()) } else { Err(error) })
+                .or_else(|error| if there.exists() { Ok(String::new()) } else { Err(error) })
             else {
                 places.push(format!("{}: {target}", file.path));
                 continue;

@@ -15,6 +15,7 @@ use symphony_relay::event::routing::{Route, Routes};
 use symphony_relay::{Settings, breaker, metadata};
 use toml::{Table, Value};
 
+use crate::console::access;
 use crate::failure::Failure;
 
 /// Every setting, with its default.
@@ -33,6 +34,7 @@ pub(crate) struct Config {
     pub(crate) payment: Paced<Payment>,
     pub(crate) event: Paced<Event>,
     metadata: Paced<Metadata>,
+    pub(crate) console: Console,
     defaults: BTreeMap<String, Table>,
     rails: BTreeMap<String, Table>,
     sinks: BTreeMap<String, Table>,
@@ -51,6 +53,22 @@ pub(crate) struct Database {
 impl std::fmt::Debug for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Database").finish_non_exhaustive()
+    }
+}
+
+/// The API and the dashboard.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Console {
+    pub(crate) read_url: String,
+    pub(crate) act_url: String,
+    pub(crate) tokens: Vec<access::Section>,
+}
+
+/// Addresses may hold a password.
+impl std::fmt::Debug for Console {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Console").field("tokens", &self.tokens).finish_non_exhaustive()
     }
 }
 
@@ -460,7 +478,10 @@ mod tests {
 
     #[test]
     fn an_address_is_not_shown() {
-        let config = Config::parse("[database]\nurl = 'postgres://me:s3cret@h/db'").unwrap();
+        let config = Config::parse(
+            "[database]\nurl = 'postgres://me:s3cret@h/db'\n[console]\nread_url = 'postgres://me:s3cret@h/db'",
+        )
+        .unwrap();
         assert!(!format!("{config:?}").contains("s3cret"));
     }
 }

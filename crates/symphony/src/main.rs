@@ -7,6 +7,7 @@
 //! - [`arguments`]: the arguments as they may be shown
 //! - [`bank`]: the simulated bank, which shares nothing with the rest
 //! - [`command`]: the commands, one per file
+//! - [`console`]: the API and the dashboard that `symphony run` serves
 //! - [`config`]: the settings of the relayer
 //! - [`database`]: the connection that the arguments name
 //! - [`failure`]: what ends a command, and the exit code that it means
@@ -20,6 +21,7 @@ mod arguments;
 mod bank;
 mod command;
 mod config;
+mod console;
 mod database;
 mod failure;
 mod interruption;

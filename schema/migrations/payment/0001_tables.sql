@@ -112,6 +112,10 @@ create index payment_outbox_pending_claim_order
 create index payment_outbox_pending_stream_order
   on symphony.payment_outbox_pending (participant_id, rail_type, sequence_id);
 
+-- A bank names a payment by its key: people look for it by that alone.
+create index payment_outbox_pending_by_key
+  on symphony.payment_outbox_pending (idempotency_key);
+
 comment on table symphony.payment_outbox_pending is 'Instructions that have not ended yet, each with its lease while a worker holds one.';
 comment on column symphony.payment_outbox_pending.outbox_id is 'UUIDv7 of this outbox row.';
 comment on column symphony.payment_outbox_pending.instruction_id is 'The order to pay.';
@@ -132,6 +136,7 @@ comment on column symphony.payment_outbox_pending.traceparent is 'W3C trace cont
 comment on column symphony.payment_outbox_pending.parked is 'Taken out of the claim order because an earlier sibling on an ordered rail is still pending.';
 comment on index symphony.payment_outbox_pending_claim_order is 'Due rows of a rail in the order in which they are claimed.';
 comment on index symphony.payment_outbox_pending_stream_order is 'Rows of one participant on one rail in sequence.';
+comment on index symphony.payment_outbox_pending_by_key is 'Finds what is pending under an idempotency key, whichever its instruction.';
 
 create table symphony.payment_outbox_attempts (
   attempt_id      uuid                          not null,
@@ -173,6 +178,15 @@ create index payment_outbox_attempts_failures
   include (rail_type, error_code)
   where state = 'FAILED';
 
+-- What people search by. Each outbox stands here once, by its end: attempts that were followed by others cost nothing.
+create index payment_outbox_attempts_by_key
+  on symphony.payment_outbox_attempts (idempotency_key)
+  where state in ('DISPATCHED', 'FAILED');
+
+create index payment_outbox_attempts_by_participant
+  on symphony.payment_outbox_attempts (participant_id, sequence_id)
+  where state in ('DISPATCHED', 'FAILED');
+
 comment on table symphony.payment_outbox_attempts is 'The ledger: how each lease ended. Rows are only ever added.';
 comment on column symphony.payment_outbox_attempts.attempt_id is 'UUIDv7 of this ledger row.';
 comment on column symphony.payment_outbox_attempts.outbox_id is 'The outbox row that was attempted.';
@@ -197,6 +211,8 @@ comment on index symphony.payment_outbox_attempts_one_terminal_per_outbox is
   'Invariant: an outbox ends once. The lease is what prevents a second ending; this index is the backstop, and a violation of it is an alarm.';
 comment on index symphony.payment_outbox_attempts_key_order is 'Finds the newest outbox of an idempotency key.';
 comment on index symphony.payment_outbox_attempts_failures is 'Terminal failures in the order in which they happened.';
+comment on index symphony.payment_outbox_attempts_by_key is 'Finds what has ended under an idempotency key, whichever its instruction.';
+comment on index symphony.payment_outbox_attempts_by_participant is 'What has ended of one participant, in sequence.';
 
 create table symphony.payment_outbox_operations (
   operation_id  uuid        not null,
@@ -212,12 +228,13 @@ create table symphony.payment_outbox_operations (
   database_user text        not null default session_user,
   created_at    timestamptz not null default now(),
   constraint payment_outbox_operations_pkey primary key (operation_id),
-  constraint payment_outbox_operations_is_known check (operation in ('REDRIVE', 'RESOLVE', 'SET_RAIL', 'PAUSE_RAIL', 'RESUME_RAIL')),
+  constraint payment_outbox_operations_is_known check (operation in ('REDRIVE', 'RESOLVE', 'SET_RAIL', 'PAUSE_RAIL', 'RESUME_RAIL', 'REPAIR')),
   constraint payment_outbox_operations_resolution_is_known check (resolution in ('PAID', 'NOT_PAID', 'SKIPPED')),
   constraint payment_outbox_operations_is_complete check (
     case operation
       when 'REDRIVE' then num_nulls(outbox_id, new_outbox_id) = 0
       when 'RESOLVE' then num_nulls(outbox_id, resolution) = 0
+      when 'REPAIR' then num_nonnulls(outbox_id, new_outbox_id, resolution, policy_after) = 0
       else policy_after is not null
     end),
   constraint payment_outbox_operations_actor_is_a_name check (actor ~ '\S' and char_length(actor) <= 200),
@@ -232,7 +249,7 @@ create index payment_outbox_operations_by_new_outbox
   on symphony.payment_outbox_operations (new_outbox_id)
   where new_outbox_id is not null;
 
-comment on table symphony.payment_outbox_operations is 'What people did: redrives, resolutions, skips and rail changes. Rows are only ever added.';
+comment on table symphony.payment_outbox_operations is 'What people did: redrives, resolutions, skips, rail changes and repairs. Rows are only ever added.';
 comment on column symphony.payment_outbox_operations.operation_id is 'UUIDv7 of this operation.';
 comment on column symphony.payment_outbox_operations.operation is 'What was done.';
 comment on column symphony.payment_outbox_operations.outbox_id is 'The terminal failure it was done to.';

@@ -10,6 +10,7 @@ use crate::WorkerId;
 
 /// The number of an event, which is its de-duplication key at a broker. Not an order of commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct EventId(pub i64);
 

@@ -1,7 +1,10 @@
-//! What people and dashboards may see. No payload is read at all, so everything here can be printed and serialised.
+//! What people and dashboards may see. All of it but a payload can be printed and serialised.
 //!
 //! For a login with the role `symphony_readonly` or `symphony_auditor`; `symphony_operator` may read the totals and the
 //! errors.
+
+mod backlog;
+mod list;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -11,6 +14,8 @@ use tokio_postgres::{GenericClient, Row};
 use super::EventId;
 use crate::BatchSize;
 use crate::error::Fault;
+pub use backlog::{EventBacklog, backlog};
+pub use list::{EventPage, EventSearch, list, payload};
 
 // An age may be a float: it is read by gauges and people, and nobody adds it up.
 const STATUS: &str = "\
@@ -66,6 +71,7 @@ pub struct TypeStatus {
 
 /// One event as it is now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct State {
     /// Its number.
     pub id: EventId,
@@ -91,6 +97,7 @@ pub struct State {
 
 /// What a processor said about an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Said {
     /// The event.
     pub event_id: EventId,

@@ -29,6 +29,8 @@ const RESUME: &str = "\
            on_unknown, key_memory_seconds, updated_by, updated_at \
     from symphony.resume_payment_rail($1, $2, $3)";
 
+const REPAIR: &str = "select requeued, failed from symphony.repair_payment_rail($1, $2, $3)";
+
 /// Who does it, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Warrant<'a> {
@@ -40,6 +42,7 @@ pub struct Warrant<'a> {
 
 /// The outbox by which a failure is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Redriven {
     /// The new outbox.
     pub outbox_id: OutboxId,
@@ -51,11 +54,22 @@ pub struct Redriven {
 
 /// A resolution, as it was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Resolved {
     /// The operation in the log.
     pub operation_id: Uuid,
     /// When it was recorded.
     pub resolved_at: Timestamp,
+}
+
+/// What a repair found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct Repaired {
+    /// Expired leases that were given back: each is due again.
+    pub requeued: i64,
+    /// Expired leases of the last attempt: each went to people.
+    pub failed: i64,
 }
 
 /// Tries a terminal failure again, as a new outbox under the same idempotency key.
@@ -156,6 +170,25 @@ pub async fn resume(
     warrant: Warrant<'_>,
 ) -> Result<Rail, OperateError> {
     switch(client, RESUME, rail_type, warrant).await
+}
+
+/// Ends the expired leases of a rail, at most a thousand.
+///
+/// # Errors
+///
+/// See [`OperateError`].
+pub async fn repair(
+    client: &impl GenericClient,
+    rail_type: &str,
+    warrant: Warrant<'_>,
+) -> Result<Repaired, OperateError> {
+    let row = client
+        .query_typed_one(
+            REPAIR,
+            &[(&rail_type, Type::TEXT), (&warrant.actor, Type::TEXT), (&warrant.reason, Type::TEXT)],
+        )
+        .await?;
+    Ok(Repaired { requeued: row.try_get("requeued")?, failed: row.try_get("failed")? })
 }
 
 async fn switch(

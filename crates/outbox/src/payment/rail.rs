@@ -1,12 +1,13 @@
 //! The policy of a rail: as it is, and as a change to it. The ranges are the database's to check.
 
 use jiff::Timestamp;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::OnUnknown;
 
 /// A rail and its policy, as the database holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Rail {
     /// Its name.
     pub rail_type: String,
@@ -53,7 +54,9 @@ pub(super) fn from_row(row: &tokio_postgres::Row) -> Result<Rail, tokio_postgres
 /// What to set of a rail's policy. What is left out stays as it is, or takes its default on a new rail.
 ///
 /// Whether the rail is paused is not part of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
 pub struct RailPolicy {
     /// Attempts after which a row goes to people.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,6 +99,28 @@ impl<T> Change<T> {
     }
 }
 
+/// A null empties the field; to leave it as it is, leave it out.
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Change<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Option::deserialize(deserializer)?.map_or(Self::Clear, Self::Set))
+    }
+}
+
+#[cfg(feature = "json-schema")]
+impl<T: schemars::JsonSchema> schemars::JsonSchema for Change<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        Option::<T>::schema_name()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Option::<T>::json_schema(generator)
+    }
+}
+
 impl<T: Serialize> Serialize for Change<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -124,5 +149,14 @@ mod tests {
             serde_json::to_value(policy).unwrap(),
             json!({ "max_attempts": 3, "max_in_flight": null, "key_memory_seconds": 60, "on_unknown": "STOP" })
         );
+        let read: RailPolicy =
+            serde_json::from_value(json!({ "max_in_flight": null, "key_memory_seconds": 60 })).unwrap();
+        let given = RailPolicy {
+            max_in_flight: Change::Clear,
+            key_memory_seconds: Change::Set(60),
+            ..RailPolicy::default()
+        };
+        assert_eq!(read, given);
+        assert!(serde_json::from_value::<RailPolicy>(json!({ "paused": true })).is_err());
     }
 }

@@ -1,16 +1,31 @@
-//! What people and dashboards may see, read from the views.
+//! What people and dashboards may see, read from the views and from the functions that look without changing.
 //!
-//! For a login with the role `symphony_readonly`, `symphony_auditor` or `symphony_operator`. Everything here can be
-//! printed and serialised: no payload and no lease token is read at all.
+//! For a login with the role `symphony_readonly`, `symphony_auditor` or `symphony_operator`; a payload is not for the
+//! last. Everything but that can be printed and serialised: no lease token is read at all.
 
+mod backlog;
 mod dead_letters;
+mod leases;
 mod operations;
+mod outboxes;
+mod participants;
+mod payload;
+mod pulse;
 mod rails;
 mod status;
 mod story;
 
-pub use dead_letters::{DeadLetter, dead_letters};
-pub use operations::{Operation, operations};
+pub use backlog::{Backlog, RailBacklog, backlog};
+pub use dead_letters::{
+    DeadLetter, DeadLetterCount, DeadLetterFilter, RailDeadLetters, count_dead_letters, dead_letters,
+    page_of_dead_letters,
+};
+pub use leases::{WorkerLeases, leases};
+pub use operations::{Operation, log_of_operations, operations};
+pub use outboxes::{Outbox, Page, Search, outbox, search};
+pub use participants::{Participant, participants};
+pub use payload::payload;
+pub use pulse::{Part, Pulse, RailPulse, WorkerPulse, pulse};
 pub use rails::rails;
 pub use status::{Pending, RailStatus, Status, pending, status};
 pub use story::{Event, story, story_of_instruction};

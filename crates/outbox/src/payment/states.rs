@@ -45,6 +45,28 @@ words! {
 }
 
 words! {
+    /// What became of an outbox: while it is pending what it is doing, then how it ended.
+    OutboxState, "the state of an outbox" {
+        /// The next claim may take it.
+        Due = "DUE",
+        /// A worker holds its lease.
+        Leased = "LEASED",
+        /// Its worker was not heard of again; the next claim or repair takes it.
+        LeaseExpired = "LEASE_EXPIRED",
+        /// Its time has not come.
+        Scheduled = "SCHEDULED",
+        /// An earlier instruction of its participant must leave first.
+        Waiting = "WAITING",
+        /// Its rail is paused.
+        Paused = "PAUSED",
+        /// The rail took it. The outbox has ended.
+        Dispatched = "DISPATCHED",
+        /// It failed for good, or its retries are used up. The outbox has ended.
+        Failed = "FAILED",
+    }
+}
+
+words! {
     /// Something that happened to an outbox.
     EventKind, "an event" {
         /// It was committed.
@@ -73,6 +95,8 @@ words! {
         PauseRail = "PAUSE_RAIL",
         /// Let a rail go on.
         ResumeRail = "RESUME_RAIL",
+        /// Ended the expired leases of a rail.
+        Repair = "REPAIR",
     }
 }
 

@@ -3,6 +3,7 @@
 // All of it is a test, also what is not marked as one: the lints may know.
 #![cfg(test)]
 
+mod looking;
 mod publisher;
 #[cfg(feature = "sqlx")]
 mod publisher_sqlx;

@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod errors;
+mod looking;
 mod operator;
 mod pooling;
 mod producer;

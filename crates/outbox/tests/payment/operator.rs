@@ -2,9 +2,11 @@
 
 use symphony_outbox::OutboxId;
 use symphony_outbox::error::{Fault, OperateError};
-use symphony_outbox::payment::operator::{pause, redrive, resolve, resume, set_rail};
+use symphony_outbox::payment::operator::{Repaired, pause, redrive, repair, resolve, resume, set_rail};
 use symphony_outbox::payment::worker::complete;
-use symphony_outbox::payment::{Change, OUTCOME_UNKNOWN, OnUnknown, RailPolicy, Resolution};
+use symphony_outbox::payment::{
+    Change, OUTCOME_UNKNOWN, OnUnknown, OperationKind, RailPolicy, Resolution, reading,
+};
 
 use crate::stage::{RAIL, Stage, WARRANT, completion, failed, worker};
 
@@ -105,4 +107,21 @@ async fn a_paused_rail_hands_out_nothing_until_it_is_resumed() {
     assert!(stage.claim().await.is_empty());
     assert!(!resume(&operator, RAIL, WARRANT).await.unwrap().paused);
     assert_eq!(stage.claim().await.len(), 1);
+}
+
+#[tokio::test]
+async fn expired_leases_of_a_rail_are_repaired_by_hand_and_the_log_says_who() {
+    let stage = Stage::set().await;
+    let operator = stage.login("symphony_operator").await;
+    let claimed = stage.claimed(1).await;
+    assert_eq!(repair(&operator, RAIL, WARRANT).await.unwrap(), Repaired { requeued: 0, failed: 0 }, "it is held");
+    stage.let_leases_expire().await;
+    assert_eq!(repair(&operator, RAIL, WARRANT).await.unwrap(), Repaired { requeued: 1, failed: 0 });
+    assert_eq!(reading::pending(&operator, claimed.outbox_id).await.unwrap().unwrap().attempt_count, 1);
+
+    let log = reading::log_of_operations(&operator, None, 2).await.unwrap();
+    assert_eq!(log.iter().map(|done| done.operation).collect::<Vec<_>>(), [OperationKind::Repair; 2]);
+    assert_eq!((log[0].actor.as_str(), log[0].outbox_id), (WARRANT.actor, None));
+    let refused = repair(&operator, "elsewhere", WARRANT).await.unwrap_err();
+    assert!(matches!(refused, OperateError::UnknownRail(_)), "{refused}");
 }

@@ -134,3 +134,56 @@ pub async fn dispatched(client: &Client, count: i32) -> Result<(), Error> {
         }
     }
 }
+
+/// A past: `ended` outboxes in the ledger, one every 50 ms until now, of which each fiftieth failed and the older nine tenths of those are
+/// resolved; and `pending` more behind them, due on `plain` and scheduled by turns.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn history(client: &Client, ended: i32, pending: i32) -> Result<(), Error> {
+    client
+        .execute(
+            "insert into symphony.payment_outbox_attempts
+               (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no,
+                state, claimed_at, completed_at, error_code, latency_ms, worker_id, created_at)
+             select h.id, h.id, 'past-' || i, 'shop-' || i % 1000, 1 + i / 1000, 'past-' || i || '/key', 'plain', '{}', 1,
+                    case when i % 50 = 0 then 'FAILED' else 'DISPATCHED' end::symphony.outbox_attempt_state, h.at, h.at,
+                    case when i % 500 = 0 then 'OUTCOME_UNKNOWN' when i % 50 = 0 then 'NO_ACCOUNT' end, i % 300, 'crowd-' || i % 4, h.at
+             from generate_series(1, $1) i
+             cross join lateral (
+               select now() - ($1 - i) * interval '50 milliseconds' as at,
+                      (lpad(to_hex(floor(extract(epoch from now()) * 1000)::bigint - ($1 - i) * 50), 12, '0')
+                       || '7' || substr(md5(i::text), 1, 3) || '8' || substr(md5(i::text), 4, 15))::uuid as id
+             ) h",
+            &[&ended],
+        )
+        .await?;
+    client
+        .execute(
+            "insert into symphony.payment_outbox_operations (operation_id, operation, outbox_id, resolution, rail_type, actor, reason)
+             select a.attempt_id, 'RESOLVE', a.outbox_id, 'PAID', a.rail_type, 'crowd', 'long ago'
+             from symphony.payment_outbox_attempts a
+             where a.state = 'FAILED'
+               and a.completed_at < now() - $1 * interval '5 milliseconds'",
+            &[&f64::from(ended)],
+        )
+        .await?;
+    client
+        .execute(
+            "insert into symphony.payment_outbox_pending
+               (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at)
+             select (lpad(to_hex(floor(extract(epoch from now()) * 1000)::bigint - ($1 - i) / 100), 12, '0')
+                     || '7' || substr(md5(i::text), 1, 3) || '9' || substr(md5(i::text), 4, 15))::uuid,
+                    'now-' || i, 'shop-' || i % 1000, 1000000000 + i, 'now-' || i || '/key', 'plain', '{}',
+                    now() + case when i % 2 = 0 then interval '1 hour' else interval '-1 minute' end
+             from generate_series(1, $1) i",
+            &[&pending],
+        )
+        .await?;
+    client
+        .batch_execute(
+            "insert into symphony.participant_outbox_sequences (participant_id, next_sequence_id)
+             select 'shop-' || i, 2000000000 from generate_series(0, 999) i",
+        )
+        .await
+}

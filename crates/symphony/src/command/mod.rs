@@ -1,5 +1,6 @@
 //! The commands, one per file. Each says what it does, reads its arguments, calls the library and prints.
 
+mod api;
 mod bank;
 mod completions;
 mod demo;
@@ -13,6 +14,7 @@ mod rail;
 mod repair;
 mod run;
 mod status;
+mod token;
 mod verify;
 mod warrant;
 
@@ -49,6 +51,8 @@ enum Command {
     Bank(bank::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
+    Token(token::Arguments),
+    Api(api::Arguments),
 }
 
 impl Cli {
@@ -69,6 +73,8 @@ impl Cli {
             Command::Bank(arguments) => arguments.run().await,
             Command::Completions(arguments) => arguments.run(),
             Command::Man(arguments) => arguments.run(),
+            Command::Token(arguments) => arguments.run(),
+            Command::Api(arguments) => arguments.run(),
         }
     }
 }

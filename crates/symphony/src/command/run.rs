@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::with_examples;
 use crate::{
     config::{Config, EXAMPLE},
+    console::{Console, Logins},
     database::Database,
     failure::{Answer, Failure},
     interruption::Interruption,
@@ -49,6 +50,12 @@ pub(crate) struct Arguments {
     /// The address at which to listen for work, where --database-url leads to a pooler
     #[arg(long, env = "SYMPHONY_LISTEN_URL", hide_env_values = true, value_name = "URL")]
     listen_url: Option<String>,
+    /// The address under which the console reads: a login that holds symphony_readonly
+    #[arg(long, env = "SYMPHONY_CONSOLE_READ_URL", hide_env_values = true, value_name = "URL")]
+    console_read_url: Option<String>,
+    /// The address under which the console acts: a login that holds symphony_operator
+    #[arg(long, env = "SYMPHONY_CONSOLE_ACT_URL", hide_env_values = true, value_name = "URL")]
+    console_act_url: Option<String>,
     /// Check the settings, the schema, the login and the rails, and exit
     #[arg(long)]
     check: bool,
@@ -78,9 +85,20 @@ impl Arguments {
         let (target, bell) = (Arc::new(Target::parse(url)?), Arc::new(Target::parse(listen_url)?));
         let worker = worker_name(&config.relayer.worker);
         let served = Served::build(&config, &target, &worker)?;
+        let logins = Logins::parse(
+            self.console_read_url.as_deref().unwrap_or(&config.console.read_url),
+            self.console_act_url.as_deref().unwrap_or(&config.console.act_url),
+        )?;
+        let ready = async {
+            served.check(&target).await?;
+            match &logins {
+                Some(logins) => logins.check().await,
+                None => Ok(()),
+            }
+        };
         // A database that hangs must not keep the program from ending: nothing is under way yet.
         interruption
-            .or(served.check(&target))
+            .or(ready)
             .await
             .map_err(|caught| caught.saying("interrupted before anything was claimed"))??;
         if self.check {
@@ -97,6 +115,17 @@ impl Arguments {
             "" => None,
             address => Some(endpoints::bind(address).await?),
         };
+        let console = match (&logins, &listener) {
+            (Some(logins), Some(listener)) => {
+                Some(Console::build(&config.console, logins, endpoints::place(listener), worker.as_str())?)
+            }
+            (Some(_), None) => {
+                return Err(Failure::usage(
+                    "the console is set up, but relayer.endpoints is empty: it would be nowhere",
+                ));
+            }
+            (None, _) => None,
+        };
         // The one line on stdout: whoever started it knows where it is and that it has begun.
         let place = listener.as_ref().and_then(endpoints::place).map(|place| format!("http://{place}"));
         output::line(&format!("{}\n", json!({ "worker": worker.as_str(), "endpoints": place })))?;
@@ -111,7 +140,7 @@ impl Arguments {
         if let Some(listener) = listener {
             let gauges = Gauges::new(Arc::clone(&target), lanes);
             let shown = Shown { registry, meters: meters.clone(), gauges, stop: signal.clone() };
-            tokio::spawn(endpoints::serve(listener, shown));
+            tokio::spawn(endpoints::serve(listener, shown, console.map(Console::router)));
         }
         let grace = served.grace();
         let work = served.run(&bell, meters, &signal);

@@ -1,4 +1,6 @@
-//! Health, readiness and metrics over HTTP, for machines on the same network. Nothing here changes anything.
+//! Health, readiness and metrics over HTTP, for machines on the same network, and beside them the console where there is one.
+//!
+//! How many connections there may be and how long they may take to say what they want is decided here, for all of it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,11 +11,15 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use prometheus_client::encoding::text::encode_eof;
 use prometheus_client::encoding::text::encode_registry;
 use prometheus_client::registry::Registry;
 use symphony_relay::stop::{Signal, Wish};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 use super::gauges::Gauges;
 use super::meter::LaneMeter;
@@ -22,6 +28,16 @@ use crate::failure::Failure;
 /// How long the database may say nothing before this process is not ready. An idle engine asks it twice a second, a
 /// busy one renews its leases several times as often as this.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// Connections at a time; others wait.
+const CONNECTIONS: usize = 256;
+/// How long a head may take to arrive, and how long a connection may idle.
+const HEAD_TIME: Duration = Duration::from_secs(20);
+/// How many headers a request may have, and how many bytes of a head are read.
+const HEADERS: usize = 64;
+const HEAD: usize = 16 * 1024;
+/// How long to wait before asking for the next connection where there was none to have: out of files, most likely.
+const BREATH: Duration = Duration::from_millis(50);
 
 /// What the endpoints show.
 pub(crate) struct Shown {
@@ -41,15 +57,39 @@ pub(crate) async fn bind(address: &str) -> Result<TcpListener, Failure> {
 }
 
 /// Answers until the process ends.
-pub(crate) async fn serve(listener: TcpListener, shown: Shown) {
+pub(crate) async fn serve(listener: TcpListener, shown: Shown, console: Option<Router>) {
+    let console = console.unwrap_or_else(|| Router::new().route("/", get(no_console)));
     let routes = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .with_state(Arc::new(shown));
-    if let Err(error) = axum::serve(listener, routes).await {
-        tracing::error!(%error, "the endpoints are gone");
+        .with_state(Arc::new(shown))
+        .merge(console);
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(BREATH).await;
+            continue;
+        };
+        let routes = routes.clone();
+        tokio::spawn(async move {
+            let _ = stream.set_nodelay(true);
+            // How a connection ends is the other side's affair.
+            let _ = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIME)
+                .max_headers(HEADERS)
+                .max_buf_size(HEAD)
+                .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes))
+                .await;
+            drop(place);
+        });
     }
+}
+
+async fn no_console() -> &'static str {
+    "The console is not set up: give console.read_url in the settings, and see docs/console.md.\n"
 }
 
 /// Where they are.

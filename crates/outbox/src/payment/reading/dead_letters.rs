@@ -1,10 +1,11 @@
 //! The terminal failures that wait for a person.
 
 use jiff::Timestamp;
-use serde::Serialize;
-use tokio_postgres::types::Type;
+use serde::{Deserialize, Serialize};
+use tokio_postgres::types::{Json, Type};
 use tokio_postgres::{GenericClient, Row};
 
+use super::outboxes::{Page, page};
 use crate::error::Fault;
 use crate::{BatchSize, OutboxId, WorkerId};
 
@@ -14,6 +15,12 @@ const DEAD_LETTERS: &str = "\
     from symphony.payment_outbox_dlq \
     order by outcome_unknown desc, failed_at, outbox_id \
     limit $1";
+
+const PAGE: &str = "\
+    select dead_letters, examined, next_before \
+    from symphony.list_payment_dead_letters($1, $2, $3, $4, $5)";
+
+const COUNT: &str = "select known, unknown, more, rails from symphony.count_payment_dead_letters($1, $2)";
 
 /// A terminal failure that nobody has redriven or resolved yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -48,6 +55,88 @@ pub struct DeadLetter {
     pub failed_at: Timestamp,
     /// Whether it may have been paid all the same: nobody knows.
     pub outcome_unknown: bool,
+}
+
+/// Which dead letters. What is left out is not asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeadLetterFilter {
+    /// Whether nobody knows if they were paid.
+    pub outcome_unknown: Option<bool>,
+    /// Their rail.
+    pub rail_type: Option<String>,
+    /// Why they failed.
+    pub error_code: Option<String>,
+}
+
+/// How many of the latest five thousand failures wait for a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct DeadLetterCount {
+    /// Those that were not paid.
+    pub known: i64,
+    /// Those of which nobody knows whether they were paid.
+    pub unknown: i64,
+    /// Whether there are older failures that were not looked at.
+    pub more: bool,
+    /// The same for each rail that has any.
+    pub rails: Vec<RailDeadLetters>,
+}
+
+/// The same for one rail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct RailDeadLetters {
+    /// Its name.
+    pub rail_type: String,
+    /// Those that were not paid.
+    pub known: i64,
+    /// Those of which nobody knows whether they were paid.
+    pub unknown: i64,
+}
+
+/// At most so many dead letters, 1 to 200, the latest first.
+///
+/// # Errors
+///
+/// See [`Fault`].
+pub async fn page_of_dead_letters(
+    client: &impl GenericClient,
+    filter: &DeadLetterFilter,
+    before: Option<OutboxId>,
+    at_most: i32,
+) -> Result<Page, Fault> {
+    let row = client
+        .query_typed_one(
+            PAGE,
+            &[
+                (&filter.outcome_unknown, Type::BOOL),
+                (&filter.rail_type, Type::TEXT),
+                (&filter.error_code, Type::TEXT),
+                (&before.map(|id| id.0), Type::UUID),
+                (&at_most, Type::INT4),
+            ],
+        )
+        .await?;
+    page(&row, "dead_letters")
+}
+
+/// How many wait, by rail and error.
+///
+/// # Errors
+///
+/// See [`Fault`].
+pub async fn count_dead_letters(
+    client: &impl GenericClient,
+    rail_type: Option<&str>,
+    error_code: Option<&str>,
+) -> Result<DeadLetterCount, Fault> {
+    let row = client.query_typed_one(COUNT, &[(&rail_type, Type::TEXT), (&error_code, Type::TEXT)]).await?;
+    Ok(DeadLetterCount {
+        known: row.try_get("known")?,
+        unknown: row.try_get("unknown")?,
+        more: row.try_get("more")?,
+        rails: row.try_get::<_, Json<_>>("rails")?.0,
+    })
 }
 
 /// The first so many dead letters: those with an unknown outcome, then the oldest.

@@ -1,4 +1,4 @@
-//! What people did to an outbox.
+//! What people did: to an outbox, and all of it.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -18,8 +18,17 @@ const OPERATIONS: &str = "\
     where outbox_id = $1 or new_outbox_id = $1 \
     order by created_at, operation_id";
 
+const LOG: &str = "\
+    select operation_id, operation, outbox_id, new_outbox_id, resolution, rail_type, policy_before, policy_after, \
+           actor, reason, database_user, created_at \
+    from symphony.payment_outbox_operations_log \
+    where operation_id < $1 \
+    order by operation_id desc \
+    limit $2";
+
 /// Something that a person did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Operation {
     /// Its id.
     pub operation_id: Uuid,
@@ -54,6 +63,21 @@ pub struct Operation {
 /// See [`Fault`].
 pub async fn operations(client: &impl GenericClient, outbox_id: OutboxId) -> Result<Vec<Operation>, Fault> {
     let rows = client.query_typed(OPERATIONS, &[(&outbox_id.0, Type::UUID)]).await?;
+    rows.iter().map(operation).collect()
+}
+
+/// At most so many of all operations, the latest first, before this one.
+///
+/// # Errors
+///
+/// See [`Fault`].
+pub async fn log_of_operations(
+    client: &impl GenericClient,
+    before: Option<Uuid>,
+    at_most: i32,
+) -> Result<Vec<Operation>, Fault> {
+    let (before, at_most) = (before.unwrap_or(Uuid::max()), i64::from(at_most));
+    let rows = client.query_typed(LOG, &[(&before, Type::UUID), (&at_most, Type::INT8)]).await?;
     rows.iter().map(operation).collect()
 }
 

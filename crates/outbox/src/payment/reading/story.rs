@@ -28,6 +28,7 @@ const STORY_OF_INSTRUCTION: &str = "\
 
 /// Something that happened to an outbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Event {
     /// The outbox.
     pub outbox_id: OutboxId,

@@ -39,8 +39,9 @@ const EXECUTE: [&str; 19] = [
     "m10_recovery.claim_outbox_events",
     "m10_recovery.complete_outbox_event",
 ];
-const OPERATE: [&str; 6] = [
+const OPERATE: [&str; 7] = [
     "symphony.redrive_payment_outbox",
+    "symphony.repair_payment_rail",
     "symphony.resolve_payment_outbox",
     "symphony.set_payment_rail",
     "symphony.pause_payment_rail",
@@ -49,13 +50,24 @@ const OPERATE: [&str; 6] = [
 ];
 /// What everybody may ask who may do anything here.
 const FIND: [&str; 1] = ["symphony.find_metadata_by_entity"];
-const VIEWS: [&str; 11] = [
+/// They change nothing and show no payload.
+const LOOK: [&str; 6] = [
+    "symphony.count_payment_dead_letters",
+    "symphony.list_payment_dead_letters",
+    "symphony.payment_backlog",
+    "symphony.payment_leases",
+    "symphony.payment_pulse",
+    "symphony.search_payment_outboxes",
+];
+const VIEWS: [&str; 13] = [
     "symphony.supervisor_outbox_status",
     "symphony.outbox_operational_status",
     "symphony.payment_outbox_dlq",
     "symphony.payment_outbox_events",
     "symphony.payment_rail_policies",
     "symphony.payment_outbox_operations_log",
+    "symphony.payment_outboxes",
+    "symphony.payment_participants",
     "symphony.schema_status",
     "symphony.unknown_outcome_codes",
     "symphony.metadata_outbox_entries",
@@ -78,6 +90,7 @@ pub(super) fn objects() -> impl Iterator<Item = (&'static str, &'static str)> {
         .chain(of("function", &EXECUTE))
         .chain(of("function", &OPERATE))
         .chain(of("function", &FIND))
+        .chain(of("function", &LOOK))
         .chain(of("view", &VIEWS))
         .chain(of("table", &READABLE))
         .chain([("schema", "symphony"), ("schema", "m10_recovery")])
@@ -93,7 +106,8 @@ pub(super) fn allowed(role: Option<&str>, right: &Right) -> bool {
         ("function", role) if role != "symphony_auth" && FIND.contains(&object) => true,
         ("function", "symphony_ingest") => ENQUEUE.contains(&object),
         ("function", "symphony_executor") => EXECUTE.contains(&object),
-        ("function", "symphony_operator") => OPERATE.contains(&object),
+        ("function", "symphony_operator") => OPERATE.contains(&object) || LOOK.contains(&object),
+        ("function", "symphony_readonly" | "symphony_auditor") => LOOK.contains(&object),
         ("view", "symphony_operator" | "symphony_readonly" | "symphony_auditor") => {
             reads && VIEWS.contains(&object)
         }

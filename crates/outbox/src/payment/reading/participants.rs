@@ -1,0 +1,45 @@
+//! The participants.
+
+use serde::Serialize;
+use tokio_postgres::GenericClient;
+use tokio_postgres::types::Type;
+
+use crate::error::Fault;
+
+const PARTICIPANTS: &str = "\
+    select participant_id, instructions \
+    from symphony.payment_participants \
+    where participant_id > $1 \
+    order by participant_id \
+    limit $2";
+
+/// A party whose instructions are sequenced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct Participant {
+    /// Its name.
+    pub participant_id: String,
+    /// How many outboxes it ever had: the number of the last one.
+    pub instructions: i64,
+}
+
+/// At most so many participants, by name, after this one.
+///
+/// # Errors
+///
+/// See [`Fault`].
+pub async fn participants(
+    client: &impl GenericClient,
+    after: &str,
+    at_most: i32,
+) -> Result<Vec<Participant>, Fault> {
+    let at_most = i64::from(at_most);
+    let rows = client.query_typed(PARTICIPANTS, &[(&after, Type::TEXT), (&at_most, Type::INT8)]).await?;
+    let participant = |row: &tokio_postgres::Row| {
+        Ok(Participant {
+            participant_id: row.try_get("participant_id")?,
+            instructions: row.try_get("instructions")?,
+        })
+    };
+    rows.iter().map(participant).collect()
+}

@@ -1,0 +1,23 @@
+//! What the rail is given: for auditors, and for nobody who has no business with it.
+
+use tokio_postgres::GenericClient;
+use tokio_postgres::types::{Json, Type};
+
+use crate::error::Fault;
+use crate::{OutboxId, Payload};
+
+const PAYLOAD: &str = "\
+    select payload::jsonb from symphony.payment_outbox_pending where outbox_id = $1 \
+    union all \
+    select payload from symphony.payment_outbox_attempts where outbox_id = $1 \
+    limit 1";
+
+/// The payload of an outbox; none where there is none of that id. For `symphony_readonly` and `symphony_auditor`.
+///
+/// # Errors
+///
+/// See [`Fault`].
+pub async fn payload(client: &impl GenericClient, outbox_id: OutboxId) -> Result<Option<Payload>, Fault> {
+    let row = client.query_typed_opt(PAYLOAD, &[(&outbox_id.0, Type::UUID)]).await?;
+    row.map(|row| Ok(row.try_get::<_, Json<Payload>>(0)?.0)).transpose()
+}

@@ -1,0 +1,236 @@
+//! What a console may rely on: pages that go on where they ended, counts that stop, and nothing that is counted twice.
+
+use jiff::{SignedDuration, Timestamp};
+use symphony_outbox::payment::operator::{redrive, resolve};
+use symphony_outbox::payment::reading::{self, DeadLetterFilter, Search};
+use symphony_outbox::payment::worker::complete;
+use symphony_outbox::payment::{OUTCOME_UNKNOWN, OutboxState, Resolution};
+use symphony_outbox::{OutboxId, error::Fault};
+
+use crate::stage::{RAIL, Stage, WARRANT, completion, dispatched, failed, retryable, worker};
+
+/// Seven outboxes: dispatched, failed, unknown, scheduled, leased, and two that are due.
+async fn seven() -> (Stage, Vec<OutboxId>) {
+    let stage = Stage::set().await;
+    for number in 1..=5 {
+        stage.enqueue(number).await;
+    }
+    let mut claimed = stage.claim().await;
+    claimed.sort_by_key(|claimed| claimed.sequence_id);
+    let ends = [dispatched(), failed("NO_ACCOUNT"), failed(OUTCOME_UNKNOWN), retryable(None)];
+    for (claimed, outcome) in claimed.iter().zip(ends) {
+        complete(&stage.root, &worker(), &completion(claimed, outcome)).await.unwrap();
+    }
+    let mut ids: Vec<_> = claimed.iter().map(|claimed| claimed.outbox_id).collect();
+    for number in 6..=7 {
+        ids.push(stage.enqueue(number).await.outbox_id);
+    }
+    (stage, ids)
+}
+
+fn found(page: &reading::Page) -> Vec<OutboxId> {
+    page.outboxes.iter().map(|outbox| outbox.outbox_id).collect()
+}
+
+#[tokio::test]
+async fn a_search_without_words_pages_through_everything_newest_first() {
+    let (stage, mut ids) = seven().await;
+    let readonly = stage.login("symphony_readonly").await;
+    ids.reverse();
+    let (mut all, mut search) = (Vec::new(), Search::default());
+    loop {
+        let page = reading::search(&readonly, &search, 2).await.unwrap();
+        assert!(page.outboxes.len() <= 2 && page.examined <= 3);
+        all.extend(found(&page));
+        search.before = page.next_before;
+        if search.before.is_none() {
+            break;
+        }
+    }
+    assert_eq!(all, ids);
+}
+
+#[tokio::test]
+async fn every_outbox_is_found_by_each_of_its_names_and_by_its_state() {
+    let (stage, ids) = seven().await;
+    let operator = stage.login("symphony_operator").await;
+    let ask = async |search: Search| found(&reading::search(&operator, &search, 200).await.unwrap());
+    for (number, id) in ids.iter().enumerate() {
+        let number = number + 1;
+        let instruction_id = Some(format!("instruction-{number}"));
+        assert_eq!(ask(Search { instruction_id, ..Search::default() }).await, [*id]);
+        let idempotency_key = Some(format!("key-{number}"));
+        assert_eq!(ask(Search { idempotency_key, ..Search::default() }).await, [*id]);
+    }
+    let newest_first: Vec<_> = ids.iter().rev().copied().collect();
+    let participant_id = Some("participant-1".to_owned());
+    assert_eq!(ask(Search { participant_id: participant_id.clone(), ..Search::default() }).await, newest_first);
+    for (state, expected) in [
+        (OutboxState::Dispatched, &ids[..1]),
+        (OutboxState::Scheduled, &ids[3..4]),
+        (OutboxState::Leased, &ids[4..5]),
+        (OutboxState::Waiting, &[]),
+    ] {
+        assert_eq!(ask(Search { state: Some(state), ..Search::default() }).await, expected, "{state}");
+    }
+    // Failures come in the order in which they happened, which here is that of their enqueue.
+    let failures = ask(Search { state: Some(OutboxState::Failed), ..Search::default() }).await;
+    assert_eq!(failures, [ids[2], ids[1]]);
+    let error_code = Some("NO_ACCOUNT".to_owned());
+    assert_eq!(ask(Search { error_code: error_code.clone(), ..Search::default() }).await, [ids[1]]);
+    let state = Some(OutboxState::Failed);
+    assert_eq!(ask(Search { error_code, state, participant_id, ..Search::default() }).await, [ids[1]]);
+    let rail_type = Some("elsewhere".to_owned());
+    assert_eq!(ask(Search { rail_type, ..Search::default() }).await, []);
+}
+
+#[tokio::test]
+async fn a_search_by_time_keeps_to_its_range() {
+    let (stage, ids) = seven().await;
+    let now = Timestamp::now();
+    let hour = SignedDuration::from_hours(1);
+    let ask = async |from, to| {
+        let search = Search { from, to, ..Search::default() };
+        found(&reading::search(&stage.root, &search, 200).await.unwrap()).len()
+    };
+    assert_eq!(ask(Some(now - hour), Some(now + hour)).await, ids.len());
+    assert_eq!(ask(Some(now + hour), None).await, 0);
+    assert_eq!(ask(None, Some(now - hour)).await, 0);
+}
+
+#[tokio::test]
+async fn a_walk_that_finds_nothing_says_where_to_go_on() {
+    let stage = Stage::set().await;
+    stage
+        .root
+        .batch_execute(
+            "insert into symphony.payment_outbox_pending
+               (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload)
+             select symphony.uuidv7_floor(now() - i * interval '1 second'), 'many-' || i, 'many', i, 'key', 'sepa', '{}'
+             from generate_series(1, 1500) i",
+        )
+        .await
+        .unwrap();
+    let search = Search { error_code: Some("NO_SUCH".to_owned()), ..Search::default() };
+    let first = reading::search(&stage.root, &search, 50).await.unwrap();
+    assert_eq!((first.outboxes.len(), first.examined), (0, 1000));
+    let before = first.next_before;
+    assert!(before.is_some());
+    let second = reading::search(&stage.root, &Search { before, ..search }, 50).await.unwrap();
+    assert_eq!((second.outboxes.len(), second.examined, second.next_before), (0, 500, None));
+}
+
+#[tokio::test]
+async fn a_page_that_is_too_long_is_refused() {
+    let stage = Stage::set().await;
+    for size in [0, 201] {
+        let refused = reading::search(&stage.root, &Search::default(), size).await.unwrap_err();
+        assert!(matches!(&refused, Fault::Other(report) if report.sqlstate() == Some("P7005")), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn dead_letters_are_listed_and_counted_by_kind_until_a_person_acted() {
+    let (stage, ids) = seven().await;
+    let operator = stage.login("symphony_operator").await;
+    let list = async |unknown| {
+        let filter = DeadLetterFilter { outcome_unknown: Some(unknown), ..DeadLetterFilter::default() };
+        found(&reading::page_of_dead_letters(&operator, &filter, None, 50).await.unwrap())
+    };
+    let count = async || {
+        let count = reading::count_dead_letters(&operator, None, None).await.unwrap();
+        assert!(!count.more);
+        (count.known, count.unknown)
+    };
+    assert_eq!((list(true).await, list(false).await, count().await), (vec![ids[2]], vec![ids[1]], (1, 1)));
+    let elsewhere = reading::count_dead_letters(&operator, Some("elsewhere"), None).await.unwrap();
+    assert_eq!((elsewhere.known, elsewhere.unknown), (0, 0));
+
+    let first = reading::page_of_dead_letters(&operator, &DeadLetterFilter::default(), None, 1).await.unwrap();
+    assert_eq!((found(&first), first.next_before), (vec![ids[2]], Some(ids[2])));
+    let second =
+        reading::page_of_dead_letters(&operator, &DeadLetterFilter::default(), first.next_before, 1).await;
+    assert_eq!(found(&second.unwrap()), [ids[1]]);
+
+    resolve(&operator, ids[2], Resolution::NotPaid, WARRANT).await.unwrap();
+    let again = redrive(&operator, ids[1], WARRANT).await.unwrap();
+    assert_eq!((list(true).await, list(false).await, count().await), (vec![], vec![], (0, 0)));
+    let resolved = reading::outbox(&operator, ids[2]).await.unwrap().unwrap();
+    assert_eq!((resolved.resolution, resolved.outcome_unknown), (Some(Resolution::NotPaid), true));
+    let redriven = reading::outbox(&operator, ids[1]).await.unwrap().unwrap();
+    assert_eq!(redriven.redriven_as, Some(again.outbox_id));
+    assert_eq!(reading::outbox(&operator, again.outbox_id).await.unwrap().unwrap().redrive_of, Some(ids[1]));
+    let log = reading::log_of_operations(&operator, None, 10).await.unwrap();
+    assert_eq!(log.iter().map(|done| done.outbox_id).collect::<Vec<_>>()[..2], [Some(ids[1]), Some(ids[2])]);
+    let older = reading::log_of_operations(&operator, Some(log[0].operation_id), 1).await.unwrap();
+    assert_eq!(older, log[1..2]);
+}
+
+#[tokio::test]
+async fn a_walk_over_failures_stops_and_says_so() {
+    let stage = Stage::set().await;
+    stage
+        .root
+        .batch_execute(
+            "insert into symphony.payment_outbox_attempts
+               (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no,
+                state, claimed_at, completed_at, error_code, worker_id, created_at)
+             select h.id, h.id, 'many-' || i, 'many', i, 'key', 'sepa', '{}', 1, 'FAILED', h.at, h.at,
+                    case when i = 5500 then 'OLDEST' else 'NO_ACCOUNT' end, 'w', h.at
+             from generate_series(1, 5500) i
+             cross join lateral (
+               select now() - i * interval '1 second' as at, symphony.uuidv7_floor(now() - i * interval '1 second') as id) h",
+        )
+        .await
+        .unwrap();
+    let count = reading::count_dead_letters(&stage.root, None, None).await.unwrap();
+    assert_eq!((count.known, count.unknown, count.more), (5_000, 0, true));
+    let filter = DeadLetterFilter { error_code: Some("OLDEST".to_owned()), ..DeadLetterFilter::default() };
+    let first = reading::page_of_dead_letters(&stage.root, &filter, None, 50).await.unwrap();
+    assert_eq!((first.outboxes.len(), first.examined), (0, 5_000));
+    let second = reading::page_of_dead_letters(&stage.root, &filter, first.next_before, 50).await.unwrap();
+    assert_eq!((second.outboxes.len(), second.examined, second.next_before), (1, 500, None));
+}
+
+#[tokio::test]
+async fn the_backlog_the_pulse_and_the_leases_agree_with_what_was_done() {
+    let (stage, _) = seven().await;
+    let readonly = stage.login("symphony_readonly").await;
+    let backlog = reading::backlog(&readonly).await.unwrap();
+    assert_eq!(backlog.total, 4);
+    let rail = &backlog.rails[0];
+    assert_eq!((rail.due, rail.leased, rail.expired, rail.scheduled), (2, 1, 0, 1));
+    assert!(!rail.more_due && !rail.more_scheduled && rail.oldest_due_age_seconds >= 0.0);
+
+    let pulse = reading::pulse(&readonly).await.unwrap();
+    let rail = &pulse.rails[0];
+    assert_eq!((pulse.attempts, pulse.span_seconds, pulse.parts.len()), (4, 900.0, 30));
+    assert_eq!((rail.dispatched, rail.failed, rail.retryable, rail.zombies), (1, 2, 1, 0));
+    assert_eq!((rail.latency_p50_ms, rail.latency_p99_ms), (Some(42), Some(42)));
+    assert_eq!(pulse.parts.iter().map(|part| part.dispatched + part.failed + part.again).sum::<i64>(), 4);
+    assert_eq!((pulse.workers[0].worker_id.as_str(), pulse.workers[0].attempts), (worker().as_str(), 4));
+
+    let leases = reading::leases(&readonly).await.unwrap();
+    assert_eq!(leases.len(), 1);
+    assert_eq!((leases[0].worker_id.as_str(), leases[0].leases, leases[0].expired), (worker().as_str(), 1, 0));
+    stage.let_leases_expire().await;
+    assert_eq!(reading::leases(&readonly).await.unwrap()[0].expired, 1);
+    assert_eq!(reading::backlog(&readonly).await.unwrap().rails[0].expired, 1);
+
+    let participants = reading::participants(&readonly, "", 10).await.unwrap();
+    assert_eq!((participants[0].participant_id.as_str(), participants[0].instructions), ("participant-1", 7));
+    assert_eq!(reading::participants(&readonly, "participant-1", 10).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_payload_is_for_those_who_may_read_the_tables() {
+    let (stage, ids) = seven().await;
+    let auditor = stage.login("symphony_auditor").await;
+    for id in &ids {
+        assert!(reading::payload(&auditor, *id).await.unwrap().unwrap().as_json().contains("10.50"));
+    }
+    let operator = stage.login("symphony_operator").await;
+    let refused = reading::payload(&operator, ids[0]).await.unwrap_err();
+    assert!(matches!(refused, Fault::MissingRole { .. }), "{refused}");
+    assert_eq!(reading::rails(&operator).await.unwrap()[0].rail_type, RAIL);
+}

@@ -1,0 +1,89 @@
+//! What a console asks stays cheap beside any past: by its indexes, on tables that were never analysed.
+//!
+//! Pages are counted rather than milliseconds, because their number is the same on every machine.
+#![expect(clippy::unwrap_used, reason = "a test that cannot ask the database has failed")]
+
+use symphony_proof::kit::{crowd, scratch::Server};
+use tokio_postgres::Client;
+
+/// Everything that a page or an endpoint asks, with something that is there and something that is not.
+const QUESTIONS: [&str; 15] = [
+    "select * from symphony.payment_backlog()",
+    "select * from symphony.payment_pulse()",
+    "select * from symphony.payment_leases()",
+    "select * from symphony.count_payment_dead_letters(null, null)",
+    "select * from symphony.list_payment_dead_letters(true, null, null, null, 50)",
+    "select * from symphony.list_payment_dead_letters(null, 'plain', 'NONE', null, 50)",
+    "select * from symphony.search_payment_outboxes(null, null, null, null, null, null, null, null, null, 50)",
+    "select * from symphony.search_payment_outboxes('past-77', null, null, null, null, null, null, null, null, 50)",
+    "select * from symphony.search_payment_outboxes(null, 'shop-77', null, null, null, null, null, null, null, 50)",
+    "select * from symphony.search_payment_outboxes(null, null, 'past-77/key', null, null, null, null, null, null, 50)",
+    "select * from symphony.search_payment_outboxes(null, null, null, 'plain', 'FAILED', 'NONE', null, null, null, 50)",
+    "select * from symphony.search_payment_outboxes(null, null, null, 'none', 'DISPATCHED', null, null, null, null, 50)",
+    "select * from symphony.search_payment_outboxes(null, null, null, null, 'DUE', null, now() - interval '1 hour', now(), null, 50)",
+    "select o.* from symphony.payment_outboxes o where o.outbox_id = (select a.outbox_id from symphony.payment_outbox_attempts a
+       where a.instruction_id = 'past-77' and a.idempotency_key = 'past-77/key')",
+    "select p.* from symphony.payment_participants p where p.participant_id > 'shop-5' order by p.participant_id limit 50",
+];
+
+/// The pages that each question reads, and how often a table of payments was read from end to end.
+async fn costs(ended: i32, pending: i32) -> Vec<(i64, i64)> {
+    let database = Server::from_env().await.unwrap().database().await.unwrap();
+    let client = database.connect().await.unwrap();
+    crowd::rails(&client).await.unwrap();
+    client
+        .batch_execute("alter table symphony.payment_outbox_operations set (autovacuum_enabled = off)")
+        .await
+        .unwrap();
+    crowd::history(&client, ended, pending).await.unwrap();
+    let mut costs = Vec::new();
+    for question in QUESTIONS {
+        costs.push(cost(&client, question).await);
+    }
+    costs
+}
+
+async fn cost(client: &Client, question: &str) -> (i64, i64) {
+    // The first time compiles what the session does not know yet.
+    client.query(question, &[]).await.unwrap();
+    client.batch_execute("begin").await.unwrap();
+    let explain =
+        format!("explain (analyze, buffers, timing off, costs off, summary off, format json) {question}");
+    let plan: serde_json::Value = client.query_one(&explain, &[]).await.unwrap().get(0);
+    let scans = client
+        .query_one(
+            "select sum(seq_scan)::bigint from pg_stat_xact_user_tables
+             where relname in ('payment_outbox_pending', 'payment_outbox_attempts', 'payment_outbox_operations')",
+            &[],
+        )
+        .await
+        .unwrap();
+    client.batch_execute("rollback").await.unwrap();
+    let pages = ["Shared Hit Blocks", "Shared Read Blocks"].iter();
+    (pages.map(|key| plan[0]["Plan"][key].as_i64().unwrap()).sum(), scans.get(0))
+}
+
+#[tokio::test]
+async fn what_a_console_asks_costs_the_same_beside_five_times_the_past() {
+    // More than nearly all of the bounds in the smaller one, so that both come to them.
+    let small = costs(12_000, 25_000).await;
+    let large = costs(60_000, 125_000).await;
+    let mut dear = Vec::new();
+    for (question, ((few, _), (many, scans))) in QUESTIONS.iter().zip(small.iter().zip(&large)) {
+        println!("{few:>7} {many:>7} pages, {scans} scans: {question}");
+        assert_eq!(*scans, 0, "read from end to end: {question}");
+        let bound = if question.contains("dead_letters") {
+            // The bound of five thousand failures is farther than either has: so many pages for each that there is.
+            8 * 60_000 / 50 + 500
+        } else if question.contains("FAILED") {
+            // Of a thousand failures the larger one has them all: each is walked over, and then looked at.
+            20 * 1000
+        } else {
+            2 * few + 100
+        };
+        if *many > bound {
+            dear.push(format!("{many} pages beside five times the past, {few} without: {question}"));
+        }
+    }
+    assert!(dear.is_empty(), "{dear:#?}");
+}

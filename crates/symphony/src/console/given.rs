@@ -1,0 +1,115 @@
+//! What a request gives, read within bounds, and refused in words that a machine can keep.
+
+use axum::body::to_bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::header;
+use axum::http::request::Parts;
+use serde::de::DeserializeOwned;
+use symphony_outbox::OutboxId;
+use symphony_outbox::event::EventId;
+
+use super::access::Caller;
+use super::problem::Problem;
+
+/// The most that a body may hold.
+const BODY: usize = 64 * 1024;
+/// The longest name that the database keeps.
+const NAME: usize = 200;
+
+/// The query of a request.
+pub(crate) struct Asked<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let query = Query::<T>::try_from_uri(&parts.uri);
+        query.map(|query| Self(query.0)).map_err(|error| Problem::bad(error.body_text()))
+    }
+}
+
+/// The JSON that a request brings. It must say that it is JSON, which no form of another site can.
+pub(crate) struct Given<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let kind =
+            request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if kind.split(';').next().map(str::trim) != Some("application/json") {
+            let status = axum::http::StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return Err(Problem::new(status, "send JSON, with Content-Type: application/json"));
+        }
+        let body = to_bytes(request.into_body(), BODY).await.map_err(|_| {
+            let status = axum::http::StatusCode::PAYLOAD_TOO_LARGE;
+            Problem::new(status, format!("a body has at most {BODY} bytes, and must arrive whole"))
+        })?;
+        serde_json::from_slice(&body)
+            .map(Self)
+            .map_err(|error| Problem::bad(format!("the body cannot be used: {error}")))
+    }
+}
+
+/// Who asks: put there by whoever let the request through.
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        parts.extensions.get::<Self>().cloned().ok_or_else(|| Problem::bad("nobody let this request in"))
+    }
+}
+
+/// The id of an outbox, in the path.
+pub(crate) struct OutboxInPath(pub(crate) OutboxId);
+
+impl<S: Send + Sync> FromRequestParts<S> for OutboxInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let NameInPath(id) = <NameInPath as FromRequestParts<S>>::from_request_parts(parts, state).await?;
+        id.parse().map(Self).map_err(|_| Problem::bad("the id of an outbox is a UUID"))
+    }
+}
+
+/// The number of an event, in the path.
+pub(crate) struct EventInPath(pub(crate) EventId);
+
+impl<S: Send + Sync> FromRequestParts<S> for EventInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let NameInPath(id) = <NameInPath as FromRequestParts<S>>::from_request_parts(parts, state).await?;
+        id.parse().map(Self).map_err(|_| Problem::bad("an event is named by its number"))
+    }
+}
+
+/// A name, in the path.
+pub(crate) struct NameInPath(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for NameInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = <Path<String> as FromRequestParts<S>>::from_request_parts(parts, state).await;
+        let Path(name) = path.map_err(|error| Problem::bad(error.body_text()))?;
+        bounded("the name", &name).map(|()| Self(name))
+    }
+}
+
+/// Refuses what no name of the database can be.
+pub(crate) fn bounded(what: &str, text: &str) -> Result<(), Problem> {
+    if text.chars().count() > NAME || text.contains('\0') {
+        return Err(Problem::bad(format!("{what} has at most {NAME} characters, and none of them is NUL")));
+    }
+    Ok(())
+}
+
+/// What was asked, if it was: an empty field of a form asks nothing.
+pub(crate) fn asked(what: &str, text: Option<String>) -> Result<Option<String>, Problem> {
+    let text = text.filter(|text| !text.trim().is_empty());
+    if let Some(text) = &text {
+        bounded(what, text)?;
+    }
+    Ok(text)
+}

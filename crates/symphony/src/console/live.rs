@@ -1,0 +1,90 @@
+//! Says to open pages that something changed, as server-sent events; what changed, they read themselves.
+//!
+//! However many look, the database is asked once in two seconds, and only while somebody looks.
+
+use std::convert::Infallible;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::State;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+
+use super::problem::Problem;
+use super::{Console, Desk, api};
+
+/// Pages that may be kept live at the same time.
+const WATCHERS: usize = 32;
+/// How often the database is asked, at most.
+const PACE: Duration = Duration::from_secs(2);
+/// After so long a page connects again, so that those who went away unheard do not keep their place.
+const LONGEST: Duration = Duration::from_mins(10);
+
+/// What is known to the pages that are open.
+pub(crate) struct Live {
+    seen: Mutex<Option<(Instant, u64)>>,
+    watchers: Arc<Semaphore>,
+}
+
+impl Live {
+    pub(crate) fn new() -> Self {
+        Self { seen: Mutex::new(None), watchers: Arc::new(Semaphore::new(WATCHERS)) }
+    }
+}
+
+/// Another number whenever something that a page shows has changed; none where the database does not say.
+async fn fingerprint(desk: &Console) -> Option<u64> {
+    let mut seen = desk.live.seen.lock().await;
+    if let Some((at, print)) = *seen
+        && at.elapsed() < PACE
+    {
+        return Some(print);
+    }
+    let overview = api::overview(desk).await.ok()?;
+    let mut hasher = DefaultHasher::new();
+    let backlog = &overview.backlog;
+    backlog.total.hash(&mut hasher);
+    for rail in &backlog.rails {
+        (rail.due, rail.leased, rail.expired, rail.scheduled, rail.paused).hash(&mut hasher);
+    }
+    (overview.dead_letters.known, overview.dead_letters.unknown).hash(&mut hasher);
+    for worker in &overview.pulse.workers {
+        (&worker.worker_id, worker.last_completed_at).hash(&mut hasher);
+    }
+    let print = hasher.finish();
+    *seen = Some((Instant::now(), print));
+    Some(print)
+}
+
+struct Watch {
+    desk: Desk,
+    began: Instant,
+    print: Option<u64>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// The stream of one page.
+pub(crate) async fn watch(State(desk): State<Desk>) -> Response {
+    let Ok(place) = Arc::clone(&desk.live.watchers).try_acquire_owned() else {
+        return Problem::busy("too many pages are kept live already").into_response();
+    };
+    let print = fingerprint(&desk).await;
+    let watch = Watch { desk, began: Instant::now(), print, _place: place };
+    let events = stream::unfold(watch, async |mut watch| {
+        loop {
+            tokio::time::sleep(PACE).await;
+            if watch.began.elapsed() > LONGEST {
+                return None;
+            }
+            let print = fingerprint(&watch.desk).await;
+            if print.is_some() && print != watch.print {
+                watch.print = print;
+                return Some((Ok::<_, Infallible>(Event::default().event("changed").data("now")), watch));
+            }
+        }
+    });
+    Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+}

@@ -1,0 +1,25 @@
+//! The console as a process serves it: who may ask what, what is answered, and what is done and written down.
+//!
+//! # Layout
+//! - [`office`]: a database with work in every state, and a relayer that serves the console; [`http`] asks it
+//! - [`scopes`]: every endpoint with every token, from the API's own description
+//! - [`refusing`]: what keeps it from starting, and whom it turns away
+//! - [`reading`]: what the API shows
+//! - [`acting`]: what the API does, and what it writes down
+//! - [`pages`], [`live`]: the dashboard, without scripts and with
+//! - [`crowding`]: what each page takes beside a long past
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
+)]
+
+mod acting;
+mod crowding;
+mod http;
+mod live;
+mod office;
+mod pages;
+mod reading;
+mod refusing;
+mod scopes;

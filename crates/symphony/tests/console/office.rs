@@ -1,0 +1,199 @@
+//! The office in which a test works: a database, outboxes in every state, and a relayer that serves the console.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use symphony_outbox::payment::worker::{Claimed, claim, complete};
+use symphony_outbox::payment::{Completion, Instruction, OUTCOME_UNKNOWN, Outcome, RailAnswer, Reason, producer};
+use symphony_outbox::{BatchSize, OutboxId, WorkerId};
+use symphony_proof::kit::process::{Launch, Program};
+use symphony_proof::kit::scratch::{Database, Server};
+use symphony_proof::kit::wait::BOUND;
+use tempfile::TempDir;
+use tokio_postgres::Client;
+
+use crate::http::{self, Answer};
+
+/// The rail of the outboxes. The relayer does not serve it, so that they stay as they are.
+pub(crate) const RAIL: &str = "sepa";
+/// What stands in every payload and must not be seen by whoever may not.
+pub(crate) const SECRET: &str = "DE02120300000000202051";
+
+/// Everything that one test has.
+pub(crate) struct Office {
+    pub(crate) database: Database,
+    pub(crate) owner: Client,
+    folder: TempDir,
+    read_url: String,
+    act_url: String,
+}
+
+impl Office {
+    /// A database with two rails.
+    pub(crate) async fn open() -> Self {
+        let database = Server::from_env().await.unwrap().database().await.unwrap();
+        let owner = database.connect().await.unwrap();
+        owner
+            .batch_execute(
+                "select symphony.set_payment_rail('sepa', '{}', 'office', 'a test');
+                 select symphony.set_payment_rail('served', '{}', 'office', 'a test')",
+            )
+            .await
+            .unwrap();
+        let read_url = database.url_as_login(&["symphony_readonly"]).await.unwrap();
+        let act_url = database.url_as_login(&["symphony_operator"]).await.unwrap();
+        Self { database, owner, folder: tempfile::tempdir().unwrap(), read_url, act_url }
+    }
+
+    /// The settings of a relayer with a console.
+    pub(crate) async fn settings(&self, endpoints: &str, console: &str) -> String {
+        let url = self.database.url_as_login(&["symphony_executor", "symphony_readonly"]).await.unwrap();
+        format!(
+            "[database]\nurl = '{url}'\n[relayer]\nendpoints = '{endpoints}'\nworker = 'office-relayer'\n\
+             [payment]\nunserved_rails = 'allow'\n[rails.served]\nkind = 'noop'\n[console]\n{console}\n"
+        )
+    }
+
+    /// The console's logins, as settings.
+    pub(crate) fn logins(&self) -> String {
+        format!("read_url = '{}'\nact_url = '{}'\n", self.read_url, self.act_url)
+    }
+
+    /// The program with these settings, not yet started.
+    pub(crate) fn launch(&self, settings: &str) -> Launch {
+        let file = self.folder.path().join("symphony.toml");
+        std::fs::write(&file, settings).unwrap();
+        Launch::new(env!("CARGO_BIN_EXE_symphony"))
+            .args(["run", "--config", file.to_str().unwrap()])
+            .env_remove("DATABASE_URL")
+            .env_remove("SYMPHONY_LISTEN_URL")
+            .env_remove("SYMPHONY_CONSOLE_READ_URL")
+            .env_remove("SYMPHONY_CONSOLE_ACT_URL")
+    }
+
+    /// A console for these tokens, by name and scopes; open where there are none.
+    pub(crate) async fn console(&self, tokens: &[(&str, &[&str])]) -> Console {
+        let mut settings = self.logins();
+        let mut minted = Vec::new();
+        for (name, scopes) in tokens {
+            let (token, hash) = mint(name);
+            let _ =
+                writeln!(settings, "[[console.tokens]]\nname = '{name}'\nhash = '{hash}'\nscopes = {scopes:?}");
+            minted.push(((*name).to_owned(), token));
+        }
+        let settings = self.settings("127.0.0.1:0", &settings).await;
+        let program = self.launch(&settings).start().unwrap();
+        let line = program.wait_for_line(|line| line.starts_with("{\"endpoints\""), BOUND).await.unwrap();
+        let line: Value = serde_json::from_str(&line).unwrap();
+        let address = line["endpoints"].as_str().unwrap().strip_prefix("http://").unwrap().parse().unwrap();
+        Console { program, address, tokens: minted }
+    }
+
+    /// Enqueues one instruction.
+    pub(crate) async fn enqueue(&self, number: u32) -> OutboxId {
+        let instruction = Instruction {
+            instruction_id: format!("pay-{number}"),
+            participant_id: format!("shop-{}", number % 2),
+            idempotency_key: format!("pay-{number}/key"),
+            rail_type: RAIL.to_owned(),
+            payload: json!({ "amount": "10.50", "currency": "EUR", "destination": { "iban": SECRET } }).into(),
+        };
+        producer::enqueue(&self.owner, &instruction).await.unwrap().outbox_id
+    }
+
+    /// Takes all that is due.
+    pub(crate) async fn claim(&self) -> Vec<Claimed> {
+        claim(&self.owner, &worker(), BatchSize::MOST, Duration::from_secs(3600)).await.unwrap()
+    }
+
+    /// Enqueues one instruction, and ends it so.
+    pub(crate) async fn ended(&self, number: u32, outcome: Outcome) -> OutboxId {
+        let id = self.enqueue(number).await;
+        let claimed = self.claim().await;
+        let claimed = claimed.iter().find(|claimed| claimed.outbox_id == id).unwrap();
+        let completion = Completion { lease: claimed.lease(), outcome, latency: Some(Duration::from_millis(42)) };
+        complete(&self.owner, &worker(), &completion).await.unwrap();
+        id
+    }
+
+    /// One that failed and was not paid.
+    pub(crate) async fn failed(&self, number: u32) -> OutboxId {
+        self.ended(number, failure("NO_ACCOUNT")).await
+    }
+
+    /// One of which nobody knows.
+    pub(crate) async fn unknown(&self, number: u32) -> OutboxId {
+        self.ended(number, failure(OUTCOME_UNKNOWN)).await
+    }
+
+    /// One that was paid.
+    pub(crate) async fn dispatched(&self, number: u32) -> OutboxId {
+        let rail = RailAnswer { reference: Some("ref-1".to_owned()), code: None };
+        self.ended(number, Outcome::Dispatched { rail }).await
+    }
+
+    /// How many operations the log has of this kind.
+    pub(crate) async fn operations(&self, kind: &str) -> i64 {
+        let count =
+            "select count(*) from symphony.payment_outbox_operations where operation = $1 and actor <> 'office'";
+        self.owner.query_one(count, &[&kind]).await.unwrap().get(0)
+    }
+}
+
+fn failure(code: &str) -> Outcome {
+    let reason = Reason { code: code.to_owned(), message: Some("it did not work".to_owned()) };
+    Outcome::Failed { reason, rail: RailAnswer::default() }
+}
+
+fn worker() -> WorkerId {
+    "office-worker".into()
+}
+
+/// A token and its hash, from the command that makes them.
+pub(crate) fn mint(name: &str) -> (String, String) {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_symphony"))
+        .args(["token", name, "--json"])
+        .output()
+        .unwrap();
+    let minted: Value = serde_json::from_slice(&output.stdout).unwrap();
+    (minted["token"].as_str().unwrap().to_owned(), minted["hash"].as_str().unwrap().to_owned())
+}
+
+/// A relayer that serves the console. It dies with the test.
+pub(crate) struct Console {
+    pub(crate) program: Program,
+    pub(crate) address: SocketAddr,
+    tokens: Vec<(String, String)>,
+}
+
+impl Console {
+    /// The token of this name.
+    pub(crate) fn token(&self, name: &str) -> &str {
+        &self.tokens.iter().find(|(of, _)| of == name).unwrap().1
+    }
+
+    /// Asks as the holder of this token; with none where the name is empty.
+    pub(crate) async fn ask(&self, who: &str, method: &str, path: &str, body: &str) -> Answer {
+        let bearer = if who.is_empty() { String::new() } else { format!("Bearer {}", self.token(who)) };
+        let mut headers = Vec::new();
+        if !bearer.is_empty() {
+            headers.push(("authorization", bearer.as_str()));
+        }
+        if method == "POST" {
+            headers.push(("content-type", "application/json"));
+        }
+        http::ask(self.address, method, path, &headers, body).await
+    }
+
+    /// What the API gives to whoever may have it.
+    pub(crate) async fn get(&self, who: &str, path: &str) -> Value {
+        self.ask(who, "GET", &format!("/api/v1{path}"), "").await.is(200).json()
+    }
+
+    /// Posts, and says what was answered.
+    pub(crate) async fn post(&self, who: &str, path: &str, body: &Value) -> Answer {
+        self.ask(who, "POST", &format!("/api/v1{path}"), &body.to_string()).await
+    }
+}

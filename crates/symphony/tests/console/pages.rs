@@ -1,0 +1,193 @@
+//! The dashboard as a browser without scripts sees it: links, forms, and what they lead to.
+
+use crate::http::{self, Answer};
+use crate::office::{Console, Office, RAIL, SECRET};
+
+/// A browser that keeps one cookie.
+struct Browser<'a> {
+    console: &'a Console,
+    cookie: String,
+}
+
+impl<'a> Browser<'a> {
+    /// One that is signed in with this token; signed out where the name is empty.
+    async fn open(console: &'a Console, who: &str) -> Self {
+        let mut browser = Self { console, cookie: String::new() };
+        if !who.is_empty() {
+            let form = format!("token={}&next=/search", console.token(who));
+            let entered = browser.post("/login", &form).await.is(303);
+            assert_eq!(entered.header("location"), "/search");
+            let cookie = entered.header("set-cookie");
+            assert!(cookie.contains("HttpOnly; SameSite=Strict"), "{cookie}");
+            browser.cookie = cookie.split(';').next().unwrap().to_owned();
+        }
+        browser
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        http::ask(self.console.address, "GET", path, &[("cookie", &self.cookie)], "").await
+    }
+
+    async fn post(&self, path: &str, form: &str) -> Answer {
+        let headers = [("cookie", self.cookie.as_str()), ("content-type", "application/x-www-form-urlencoded")];
+        http::ask(self.console.address, "POST", path, &headers, form).await
+    }
+
+    /// The secret of the forms on this page.
+    async fn secret(&self, path: &str) -> String {
+        let page = self.get(path).await.is(200).body;
+        let secret = page.split("name=\"csrf\" value=\"").nth(1).unwrap_or_else(|| panic!("no form on {path}"));
+        secret.split('"').next().unwrap().to_owned()
+    }
+}
+
+#[tokio::test]
+async fn every_page_is_there_and_whoever_is_not_signed_in_is_asked_to() {
+    let office = Office::open().await;
+    let unknown = office.unknown(1).await;
+    office.failed(2).await;
+    office.enqueue(3).await;
+    let publish = "select m10_recovery.publish_outbox('order', 'order-1', 'OrderPlaced', '{}')";
+    office.owner.batch_execute(publish).await.unwrap();
+    let console = office.console(&[("reader", &["read"]), ("all", &["read", "operate", "audit"])]).await;
+    let (stranger, all) = (Browser::open(&console, "").await, Browser::open(&console, "all").await);
+    let outbox = format!("/outboxes/{unknown}");
+    for (path, words) in [
+        ("/", "Unknown outcomes"),
+        ("/rails", "Attempts before people decide"),
+        ("/search", "pay-3"),
+        ("/search?q=pay-1", "pay-1"),
+        ("/search?q=pay-2/key", "pay-2"),
+        ("/search?state=DUE&rail_type=sepa", "pay-3"),
+        (outbox.as_str(), "Nobody knows whether this was paid."),
+        ("/dead-letters", "pay-1/key"),
+        ("/operations", "SET_RAIL"),
+        ("/participants", "shop-1"),
+        ("/participants/shop-0", "pay-2"),
+        ("/events", "OrderPlaced"),
+        ("/events?aggregate_type=order&unprocessed=yes", "order-1"),
+        ("/events/1", "It waits to be claimed."),
+    ] {
+        let asked = stranger.get(path).await.is(303);
+        assert!(asked.header("location").starts_with("/login?next="), "{path}");
+        let page = all.get(path).await.is(200);
+        assert!(page.header("content-type").starts_with("text/html"), "{path}");
+        assert!(page.body.contains(words), "{path} has no {words:?}: {}", page.body);
+        assert!(page.body.contains("<main id=\"main\"") && page.body.contains("class=\"skip\""), "{path}");
+        // The policy allows no script and no style in the page, so there must be none.
+        assert!(
+            !page.body.contains("<style") && !page.body.contains(" style=") && !page.body.contains(" onclick=")
+        );
+        assert_eq!(page.body.matches("<script").count(), 1, "{path}");
+        assert!(page.header("content-security-policy").contains("script-src 'self'"), "{path}");
+        assert!(!page.body.contains(SECRET), "{path}");
+    }
+    let found = all.get(&format!("/search?q={unknown}")).await.is(303);
+    assert_eq!(found.header("location"), outbox);
+    assert!(all.get(&format!("{outbox}/payload")).await.is(200).body.contains(SECRET));
+    let reader = Browser::open(&console, "reader").await;
+    for path in ["/operations", &format!("{outbox}/payload")] {
+        assert!(reader.get(path).await.is(403).body.contains("no scope"), "{path}");
+    }
+    assert!(!reader.get(&outbox).await.is(200).body.contains("<form method=\"post\" action=\"/outboxes"));
+    for path in ["/assets/console.css", "/assets/console.js"] {
+        stranger.get(path).await.is(200);
+    }
+    stranger.post("/login", "token=sym_wrong").await.is(401);
+    all.get("/outboxes/not-a-uuid").await.is(400);
+    all.get("/search?from=yesterday").await.is(400);
+}
+
+#[tokio::test]
+async fn what_people_wrote_stays_text() {
+    let office = Office::open().await;
+    let failed = office.failed(1).await;
+    let console = office.console(&[]).await;
+    let browser = Browser::open(&console, "").await;
+    let path = format!("/outboxes/{failed}");
+    let csrf = browser.secret(&path).await;
+    let form = format!(
+        "csrf={csrf}&resolution=SKIPPED&actor=%3Cscript%3Ex%3C/script%3E&reason=%22%3E%3Cb%3E&confirm={failed}"
+    );
+    browser.post(&format!("{path}/resolve"), &form).await.is(303);
+    for page in [&path, "/operations"] {
+        let page = browser.get(page).await.is(200).body;
+        assert!(page.contains("&lt;script&gt;") || page.contains("&#60;script&#62;"), "{page}");
+        assert!(!page.contains("<script>x"), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_outcome_takes_its_two_steps_and_each_is_confirmed_by_its_id() {
+    let office = Office::open().await;
+    let unknown = office.unknown(1).await;
+    let console = office.console(&[("duty", &["operate"])]).await;
+    let browser = Browser::open(&console, "duty").await;
+    let path = format!("/outboxes/{unknown}");
+    let page = browser.get(&path).await.is(200).body;
+    assert!(page.contains("pay-1/key") && page.contains("/resolve\"") && !page.contains("/redrive\""), "{page}");
+    let csrf = browser.secret(&path).await;
+    let resolve = format!("{path}/resolve");
+    let form = |csrf: &str, confirm: &str| {
+        format!("csrf={csrf}&resolution=NOT_PAID&actor=ana&reason=asked&confirm={confirm}")
+    };
+    // Without the secret of the form, with another's, without the id.
+    browser.post(&resolve, &form("", &unknown.to_string())).await.is(403);
+    browser.post(&resolve, &form("another", &unknown.to_string())).await.is(403);
+    browser.post(&resolve, &form(&csrf, "yes")).await.is(400);
+    let headers = [
+        ("cookie", browser.cookie.as_str()),
+        ("content-type", "application/x-www-form-urlencoded"),
+        ("origin", "http://evil.example"),
+    ];
+    let good = form(&csrf, &unknown.to_string());
+    http::ask(console.address, "POST", &resolve, &headers, &good).await.is(403);
+    assert_eq!(office.operations("RESOLVE").await, 0);
+    assert_eq!(browser.post(&resolve, &good).await.is(303).header("location"), path);
+    assert_eq!(office.operations("RESOLVE").await, 1);
+
+    let page = browser.get(&path).await.is(200).body;
+    assert!(page.contains("Not paid: a person found out.") && page.contains("/redrive\""), "{page}");
+    let form = format!("csrf={csrf}&actor=ana&reason=not+booked&confirm={unknown}");
+    let redriven = browser.post(&format!("{path}/redrive"), &form).await.is(303);
+    let new = redriven.header("location").to_owned();
+    assert!(browser.get(&new).await.is(200).body.contains(&unknown.to_string()), "it says what it tries again");
+    assert!(browser.get(&path).await.is(200).body.contains("It failed, and was tried again."));
+    let actor = "select count(*) from symphony.payment_outbox_operations where actor = 'duty: ana'";
+    assert_eq!(office.owner.query_one(actor, &[]).await.unwrap().get::<_, i64>(0), 2);
+
+    browser.post("/logout", &format!("csrf={csrf}")).await.is(303);
+    browser.get(&path).await.is(303);
+}
+
+#[tokio::test]
+async fn rails_and_dead_letters_are_worked_on_by_forms() {
+    let office = Office::open().await;
+    for number in 1..=2 {
+        office.failed(number).await;
+    }
+    let console = office.console(&[]).await;
+    let browser = Browser::open(&console, "").await;
+    let csrf = browser.secret("/rails").await;
+    let signed = format!("csrf={csrf}&actor=ana&reason=a+test");
+    browser.post(&format!("/rails/{RAIL}/pause"), &signed).await.is(303);
+    assert!(browser.get("/rails").await.body.contains("Resume sepa"));
+    browser.post(&format!("/rails/{RAIL}/resume"), &signed).await.is(303);
+    browser.post(&format!("/rails/{RAIL}/repair"), &signed).await.is(303);
+    let policy = "max_attempts=5&backoff_base_seconds=2&backoff_cap_seconds=60&max_in_flight=&on_unknown=STOP";
+    browser.post(&format!("/rails/{RAIL}/policy"), &format!("{signed}&{policy}&confirm=no")).await.is(400);
+    browser.post(&format!("/rails/{RAIL}/policy"), &format!("{signed}&{policy}&confirm={RAIL}")).await.is(303);
+    for (kind, count) in [("PAUSE_RAIL", 1), ("RESUME_RAIL", 1), ("REPAIR", 1), ("SET_RAIL", 1)] {
+        assert_eq!(office.operations(kind).await, count, "{kind}");
+    }
+    browser.post(&format!("/rails/{RAIL}/pause"), &format!("csrf={csrf}&actor=ana&reason=")).await.is(400);
+
+    let counted = browser.get(&format!("/dead-letters?count=yes&rail_type={RAIL}")).await.is(200).body;
+    assert!(counted.contains("<strong>2 fit"), "{counted}");
+    let many = format!("{signed}&rail_type={RAIL}&expected=");
+    browser.post("/dead-letters/redrive", &format!("{many}1")).await.is(409);
+    browser.post("/dead-letters/redrive", &format!("{many}2")).await.is(303);
+    assert_eq!(office.operations("REDRIVE").await, 2);
+    let rebound = [("host", "rebound.example")];
+    http::ask(console.address, "GET", "/", &rebound, "").await.is(421);
+}

@@ -1,0 +1,70 @@
+-- Says how much is pending, without reading all of it.
+--
+-- Each rail is counted from the front of its claim order, where leases are, up to a cap that is shared by the rails: a rail at its cap has that many or
+-- more. Rows that wait behind an earlier sibling of an ordered rail are in the total alone. The total is exact up to
+-- twenty thousand; the estimate is what the server remembers of its last look at the table.
+-- Locks: nothing. Raises: nothing. For: symphony_operator, symphony_readonly, symphony_auditor.
+create or replace function symphony.payment_backlog(
+  out total       bigint,
+  out total_most  int,
+  out estimate    bigint,
+  out rail_most   int,
+  out rails       jsonb)
+  language plpgsql
+  stable
+  security definer
+  set search_path = pg_catalog, symphony, pg_temp
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+begin
+  total_most := 20000;
+  rail_most := greatest(500, least(10000, 40000 / greatest(1, (select count(*) from payment_rails))));
+  total := (select count(*) from (select from payment_outbox_pending p where p.outbox_id is not null limit total_most) t);
+  estimate := (select greatest(c.reltuples, 0)::bigint from pg_class c where c.oid = 'symphony.payment_outbox_pending'::regclass);
+
+  with counted as (
+    select r.rail_type, r.paused, r.ordered, r.max_in_flight, f.due, f.leased, f.expired, s.scheduled,
+           coalesce(extract(epoch from now() - f.oldest_due_at), 0)::numeric(20, 3) as oldest_due_age_seconds,
+           f.seen = rail_most as more_due,
+           s.scheduled = rail_most as more_scheduled
+    from payment_rails r
+    cross join lateral (
+      select count(*) as seen,
+             count(*) filter (where w.lease_token is null) as due,
+             count(*) filter (where w.lease_expires_at > now()) as leased,
+             count(*) filter (where w.lease_expires_at <= now()) as expired,
+             min(w.next_attempt_at) filter (where w.lease_token is null) as oldest_due_at
+      from (
+        select p.lease_token, p.lease_expires_at, p.next_attempt_at
+        from payment_outbox_pending p
+        where p.rail_type = r.rail_type
+          and not p.parked
+          and p.next_attempt_at <= now()
+        order by p.next_attempt_at, p.created_at
+        limit rail_most
+      ) w
+    ) f
+    cross join lateral (
+      select count(*) as scheduled
+      from (
+        select
+        from payment_outbox_pending p
+        where p.rail_type = r.rail_type
+          and not p.parked
+          and p.next_attempt_at > now()
+        order by p.next_attempt_at, p.created_at
+        limit rail_most
+      ) w
+    ) s
+  )
+  select coalesce(jsonb_agg(to_jsonb(c.*) order by c.rail_type), '[]')
+  into rails
+  from counted c;
+end
+$$;
+
+comment on function symphony.payment_backlog() is
+  'How much is pending: in all up to a cap, by the server''s estimate, and for each rail due, leased, expired and scheduled up to another.';

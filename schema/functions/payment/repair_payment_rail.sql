@@ -1,0 +1,58 @@
+-- Ends the expired leases of one rail because a person wants it now, and writes down who and why.
+--
+-- Relayers do the same by themselves, for all rails; this is for when none of them runs. At most a thousand at a time.
+-- Locks: the rows it repairs; those that are locked already it leaves alone. Raises: P7005, P7006, and 25000 outside READ COMMITTED.
+-- For: symphony_operator.
+create or replace function symphony.repair_payment_rail(
+  p_rail_type  text,
+  p_actor      text,
+  p_reason     text,
+  out requeued bigint,
+  out failed   bigint)
+  language plpgsql
+  security definer
+  set search_path = pg_catalog, symphony, pg_temp
+  set lock_timeout = '5s'
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_sort = off
+as $$
+declare
+  v_expired uuid[];
+begin
+  perform check_argument('p_rail_type', p_rail_type, 200);
+  perform check_argument('p_actor', p_actor, 200);
+  perform check_argument('p_reason', p_reason, 2000);
+  perform check_isolation();
+  perform pg_advisory_xact_lock_shared(rail_policy_lock());
+  if not exists (select from payment_rails r where r.rail_type = p_rail_type) then
+    raise exception 'rail % is not registered', p_rail_type
+      using errcode = 'P7006',
+            hint = 'symphony.payment_rail_policies lists the rails there are.';
+  end if;
+
+  v_expired := array(
+    select p.outbox_id
+    from payment_outbox_pending p
+    where p.rail_type = p_rail_type
+      and not p.parked
+      and p.next_attempt_at <= now()
+      and p.lease_expires_at <= now()
+    order by p.next_attempt_at, p.created_at
+    limit 1000
+    for no key update skip locked);
+
+  select count(*) filter (where e.state = 'ZOMBIE_REQUEUE'),
+         count(*) filter (where e.state = 'FAILED')
+  into requeued, failed
+  from end_expired_leases(v_expired, p_actor, 1) e;
+
+  insert into payment_outbox_operations (operation_id, operation, rail_type, actor, reason)
+  values (uuidv7(), 'REPAIR', p_rail_type, p_actor, p_reason);
+end
+$$;
+
+comment on function symphony.repair_payment_rail(text, text, text) is
+  'Ends the expired leases of a rail by hand: each gets its ledger row and is due again, or goes to people.';

@@ -1,0 +1,156 @@
+-- Finds outboxes for a person who looks for one, newest first, a page at a time.
+--
+-- What is null is not asked. An instruction, a key and a participant are found by their index; failures in the order in which they happened; all else by a
+-- walk from the newest backwards, which looks at no more than a thousand outboxes and says by next_before where to go on. The time is
+-- that of the enqueue. A page that is empty while next_before is given only means that none of a thousand fitted.
+-- Locks: nothing. Raises: P7005. For: symphony_operator, symphony_readonly, symphony_auditor.
+create or replace function symphony.search_payment_outboxes(
+  p_instruction_id  text,
+  p_participant_id  text,
+  p_idempotency_key text,
+  p_rail_type       text,
+  p_state           text,
+  p_error_code      text,
+  p_from            timestamptz,
+  p_to              timestamptz,
+  p_before          uuid,
+  p_limit           int,
+  out outboxes      jsonb,
+  out examined      int,
+  out next_before   uuid)
+  language plpgsql
+  stable
+  security definer
+  set search_path = pg_catalog, symphony, pg_temp
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+declare
+  v_low   constant uuid := coalesce(uuidv7_floor(p_from), '00000000-0000-0000-0000-000000000000');
+  v_high  constant uuid := least(coalesce(p_before, 'ffffffff-ffff-ffff-ffff-ffffffffffff'),
+                                 coalesce(uuidv7_floor(p_to), 'ffffffff-ffff-ffff-ffff-ffffffffffff'));
+  v_ended constant boolean := p_state in ('DISPATCHED', 'FAILED');
+  -- Where nothing is left to compare, what is found is what is shown, and one more tells whether there is a next page.
+  v_most  constant int := case when num_nonnulls(p_rail_type, p_state, p_error_code, p_from, p_to) = 0 then p_limit + 1 else 1000 end;
+  v_ids   uuid[];
+  v_found uuid[];
+begin
+  perform check_range('p_limit', p_limit, 1, 200);
+
+  -- Found by name first and put in order then: asked for both at once, a plan may walk the order and look for the name.
+  if p_idempotency_key is not null then
+    v_ids := array(
+      with named as materialized (
+        select p.outbox_id
+        from payment_outbox_pending p
+        where p.idempotency_key = p_idempotency_key
+        union all
+        select a.outbox_id
+        from payment_outbox_attempts a
+        where a.idempotency_key = p_idempotency_key
+          and a.state in ('DISPATCHED', 'FAILED')
+      )
+      select n.outbox_id
+      from named n
+      where n.outbox_id < v_high
+      order by n.outbox_id desc
+      limit v_most);
+  elsif p_instruction_id is not null then
+    v_ids := array(
+      with named as materialized (
+        select p.outbox_id
+        from payment_outbox_pending p
+        where p.instruction_id = p_instruction_id
+        union all
+        select a.outbox_id
+        from payment_outbox_attempts a
+        where a.instruction_id = p_instruction_id
+          and a.state in ('DISPATCHED', 'FAILED')
+      )
+      select n.outbox_id
+      from named n
+      where n.outbox_id < v_high
+      order by n.outbox_id desc
+      limit v_most);
+  elsif p_participant_id is not null then
+    v_ids := array(
+      select s.outbox_id
+      from (
+        (select p.outbox_id, p.sequence_id
+         from payment_outbox_pending p
+         where p.participant_id = p_participant_id
+           and p.sequence_id < coalesce((select o.sequence_id from payment_outboxes o where o.outbox_id = p_before), 9223372036854775807)
+         order by p.sequence_id desc
+         limit v_most)
+        union all
+        (select a.outbox_id, a.sequence_id
+         from payment_outbox_attempts a
+         where a.participant_id = p_participant_id
+           and a.state in ('DISPATCHED', 'FAILED')
+           and a.sequence_id < coalesce((select o.sequence_id from payment_outboxes o where o.outbox_id = p_before), 9223372036854775807)
+         order by a.sequence_id desc
+         limit v_most)
+      ) s
+      order by s.sequence_id desc
+      limit v_most);
+  elsif p_state = 'FAILED' then
+    v_ids := array(select w.outbox_id from walk_payment_failures(p_before, v_most) w order by w.place);
+  else
+    v_ids := array(
+      select s.outbox_id
+      from (
+        (select p.outbox_id
+         from payment_outbox_pending p
+         where v_ended is not true
+           and p.outbox_id < v_high
+           and p.outbox_id >= v_low
+         order by p.outbox_id desc
+         limit v_most)
+        union all
+        (select a.outbox_id
+         from payment_outbox_attempts a
+         where v_ended is not false
+           and a.state in ('DISPATCHED', 'FAILED')
+           and a.outbox_id < v_high
+           and a.outbox_id >= v_low
+         order by a.outbox_id desc
+         limit v_most)
+      ) s
+      order by s.outbox_id desc
+      limit v_most);
+  end if;
+  examined := cardinality(v_ids);
+
+  with matching as (
+    select o.*, i.place
+    from unnest(v_ids) with ordinality as i (outbox_id, place)
+    cross join lateral (select v.* from payment_outboxes v where v.outbox_id = i.outbox_id limit 1) o
+    where (p_instruction_id is null or o.instruction_id = p_instruction_id)
+      and (p_participant_id is null or o.participant_id = p_participant_id)
+      and (p_rail_type is null or o.rail_type = p_rail_type)
+      and (p_state is null or o.state = p_state)
+      and (p_error_code is null or o.error_code = p_error_code)
+      and (p_from is null or o.outbox_id >= v_low)
+      and (p_to is null or o.outbox_id < uuidv7_floor(p_to))
+    order by i.place
+    limit p_limit + 1
+  ),
+  page as (
+    select m.* from matching m order by m.place limit p_limit
+  )
+  select coalesce((select jsonb_agg(to_jsonb(g.*) - 'place' order by g.place) from page g), '[]'),
+         array(select m.outbox_id from matching m order by m.place)
+  into outboxes, v_found;
+
+  if cardinality(v_found) > p_limit then
+    next_before := v_found[p_limit];
+  elsif examined = v_most then
+    next_before := v_ids[v_most];
+  end if;
+end
+$$;
+
+comment on function symphony.search_payment_outboxes(text, text, text, text, text, text, timestamptz, timestamptz, uuid, int) is
+  'A page of outboxes that fit, newest first, as rows of payment_outboxes; how many were looked at; and where to go on.';

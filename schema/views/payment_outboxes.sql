@@ -1,0 +1,64 @@
+-- One row per outbox, pending or ended: who, what became of it, and what people did about it. Without its payload.
+--
+-- For one outbox or a few by their ids: a count of it would read the ledger.
+create or replace view symphony.payment_outboxes as
+select s.outbox_id,
+       s.instruction_id,
+       s.participant_id,
+       s.sequence_id,
+       s.idempotency_key,
+       s.rail_type,
+       s.status as state,
+       s.attempt_count as attempts,
+       s.created_at,
+       null::timestamptz as ended_at,
+       s.next_attempt_at,
+       s.claimed_by as worker_id,
+       s.lease_expires_at,
+       null::text as rail_reference,
+       s.last_rail_code as rail_code,
+       s.last_error_code as error_code,
+       s.last_error_message as error_message,
+       s.outcome_unknown,
+       s.redrive_of,
+       null::uuid as redriven_as,
+       null::text as resolution
+from symphony.outbox_operational_status s
+union all
+select a.outbox_id,
+       a.instruction_id,
+       a.participant_id,
+       a.sequence_id,
+       a.idempotency_key,
+       a.rail_type,
+       a.state::text,
+       a.attempt_no,
+       a.created_at,
+       a.completed_at,
+       null,
+       a.worker_id,
+       null,
+       a.rail_reference,
+       a.rail_code,
+       a.error_code,
+       a.error_message,
+       coalesce(a.error_code in (select u.error_code from symphony.unknown_outcome_codes u), false),
+       (select o.outbox_id
+        from symphony.payment_outbox_operations o
+        where o.new_outbox_id = a.outbox_id),
+       (select o.new_outbox_id
+        from symphony.payment_outbox_operations o
+        where o.outbox_id = a.outbox_id
+          and o.operation = 'REDRIVE'),
+       (select o.resolution
+        from symphony.payment_outbox_operations o
+        where o.outbox_id = a.outbox_id
+          and o.operation = 'RESOLVE'
+        -- As outbox_resolution has it: PAID stands wherever it was said.
+        order by (o.resolution = 'PAID') desc
+        limit 1)
+from symphony.payment_outbox_attempts a
+where a.state in ('DISPATCHED', 'FAILED');
+
+comment on view symphony.payment_outboxes is
+  'A row per outbox: while it is pending what it is doing, then DISPATCHED or FAILED, with its latest error, its redrives and its resolution.';
