@@ -87,7 +87,7 @@ async fn nothing_that_a_rail_answers_is_logged_at_any_level() {
     relayer.stop().await;
     talking.abort();
     let lines = relayer.lines().await;
-    assert!(lines.len() > 5, "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("the relayer ends")), "{lines:?}");
     for line in &lines {
         assert!(!line.contains(MARK), "{line}");
     }
