@@ -25,13 +25,13 @@ declare
   v_is     constant text := '(?:["'')]{0,2} ?(?:=>|[:=]=?) ?|\]=)';
   -- A number in groups.
   v_number constant text :=
-    '[+(]{0,2}[0-9][0-9()./+_\u2010-\u2015\u2212-]*(?: [-/+]? ?[(]?[0-9][0-9()./+_\u2010-\u2015\u2212-]*)*';
+    '[^ ,;&"''a-z0-9]{0,3}[0-9][0-9()./+_\u2010-\u2015\u2212-]*(?: [-/+]? ?[(]?[0-9][0-9()./+_\u2010-\u2015\u2212-]*)*';
   -- A value: in quotes, a number, an IBAN in groups, an object or an array with at most one more within, a word. Quotes that are still
   -- escaped wait for the next round, and Authorization for its own function. With a name at its end a word goes on to the number behind.
   v_value  constant text :=
     '(?:' || v_quoted || '|' || v_number || '|[a-z]{2}[0-9]{2}(?: [a-z0-9]{4}){2,7}(?: [a-z0-9]{1,4})?'
     '|\{(?:[^{}]|\{[^{}]*\})*\}?|\[(?:[^][]|\[[^][]*\])*\]?'
-    '|(?!\\+["'']|[^ ]{0,9}authorization)[^ ,;&"''=>][^ ,;&]*(?:(?<=[:=]) ?' || v_number || ')?)';
+    '|(?!(?:[^ ,;&]*[:=]>? ?)?(?:\\+["'']|&(?:quot|apos|gt|#))|[^ ]{0,9}authorization)[^ ,;&"''=>][^ ,;&]*(?:(?<=[:=]) ?' || v_number || ')?)';
   v_text   text collate "C" := p_text;
 begin
   v_text := regexp_replace(
@@ -63,7 +63,7 @@ begin
     '|((?<![^ ])-u |--(?:proxy-)?user[ =])[^ ]+:[^ ]*',
     '\1\2\3[hidden]', 'gi');
   return regexp_replace(
-    v_text, '(' || v_key || v_is || ')(?:[[{("'' ]{0,4}[a-z0-9_.-]{0,40}' || v_key || v_is || ')*' || v_value, '\1[hidden]', 'gi');
+    v_text, '(' || v_key || v_is || ')(?:[^ ,;&]{0,60}' || v_key || v_is || ')*' || v_value, '\1[hidden]', 'gi');
 end
 $$;
 
