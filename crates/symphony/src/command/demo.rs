@@ -212,7 +212,7 @@ impl Arguments {
         began: Instant,
     ) -> Result<Verdict, Failure> {
         let kills = fleet.kills();
-        if let Some(what) = lanes.events.mend().await? {
+        if let Some(what) = lanes.events.close().await? {
             view.event(&what)?;
         }
         let draining = Instant::now();
