@@ -1,5 +1,8 @@
 -- Who may do what on the payment lane. Follows core.sql, which takes away what anybody had before.
-revoke all on type symphony.outbox_attempt_state, symphony.payload_object from public;
+revoke all on type
+  symphony.outbox_attempt_state, symphony.payload_object, symphony.short_text, symphony.sequence_number, symphony.attempt_count,
+  symphony.w3c_traceparent
+from public;
 
 grant execute on function
   symphony.enqueue_payment_outbox,

@@ -165,6 +165,15 @@ async fn a_row_that_has_ended_already_does_not_stop_the_others() {
         )
         .await
         .unwrap();
+    enqueue(&client, "p", "ends").await;
+    assert_eq!(claim(&client, 1).await, ["ends"]);
+    let both = "select string_agg(coalesce(c.refusal, c.state::text), ' ' order by c.position)
+                from (select array_agg(outbox_id order by sequence_id) ids, array_agg(lease_token order by sequence_id) tokens
+                      from symphony.payment_outbox_pending) p,
+                     symphony.complete_outbox_batch(p.ids, p.tokens, 'worker', '{DISPATCHED,DISPATCHED}') c";
+    let answers: String = client.query_one(both, &[]).await.unwrap().get(0);
+    assert_eq!(answers, "P7001 DISPATCHED");
+
     expire(&client).await;
     enqueue(&client, "p", "due").await;
     assert_eq!(claim(&client, 10).await, ["due"]);
@@ -287,4 +296,29 @@ async fn what_has_become_claimable_wakes_sleepers_though_nobody_inserted_it() {
     client.batch_execute("select symphony.pause_payment_rail('rail', 'test', 'edges')").await.unwrap();
     client.batch_execute("select symphony.resume_payment_rail('rail', 'test', 'edges')").await.unwrap();
     assert_eq!(heard.recv().await, Some(()));
+}
+
+#[tokio::test]
+async fn an_ending_that_waits_for_a_renewal_is_recorded_and_its_row_goes() {
+    let (database, client) = database("{}").await;
+    enqueue(&client, "p", "one").await;
+    assert_eq!(claim(&client, 1).await, ["one"]);
+    let renewing = database.connect().await.unwrap();
+    renewing.batch_execute("begin").await.unwrap();
+    let renew = "select symphony.renew_outbox_leases(array[outbox_id], array[lease_token], 'worker', 600)
+                 from symphony.payment_outbox_pending";
+    renewing.execute(renew, &[]).await.unwrap();
+
+    let ending = database.connect().await.unwrap();
+    let ended = tokio::spawn(async move { complete(&ending, "one", "DISPATCHED").await });
+    let waits = "select exists (select from pg_stat_activity
+                                where datname = current_database() and wait_event_type = 'Lock')";
+    while !client.query_one(waits, &[]).await.unwrap().get::<_, bool>(0) {
+        tokio::task::yield_now().await;
+    }
+    renewing.batch_execute("commit").await.unwrap();
+    assert_eq!(ended.await.unwrap().unwrap(), 1);
+    let left = "select (select count(*) from symphony.payment_outbox_pending), (select count(*) from symphony.payment_outbox_attempts)";
+    let left = client.query_one(left, &[]).await.unwrap();
+    assert_eq!((left.get::<_, i64>(0), left.get::<_, i64>(1)), (0, 1));
 }

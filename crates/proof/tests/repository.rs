@@ -201,17 +201,19 @@ fn who_does(verbs: &[&str], table: &str) -> BTreeSet<String> {
     found
 }
 
-const SETTLE: &str = "schema/functions/payment/settle_outbox_leases.sql";
-
-#[test]
-fn pending_rows_are_deleted_where_leases_are_settled_and_nowhere_else() {
-    let gone = who_does(&["delete from", "truncate", "merge into"], "payment_outbox_pending");
-    assert_eq!(gone, BTreeSet::from([SETTLE.to_owned()]));
+/// An outcome that ends its outbox for certain is recorded by the first, every other by the second.
+fn where_leases_end() -> BTreeSet<String> {
+    ["end_outboxes", "settle_outbox_leases"].map(|name| format!("schema/functions/payment/{name}.sql")).into()
 }
 
 #[test]
-fn the_ledger_is_written_by_insert_and_in_one_place() {
-    assert_eq!(who_does(&["insert into", "copy"], "payment_outbox_attempts"), BTreeSet::from([SETTLE.to_owned()]));
+fn pending_rows_are_deleted_where_leases_end_and_nowhere_else() {
+    assert_eq!(who_does(&["delete from", "truncate", "merge into"], "payment_outbox_pending"), where_leases_end());
+}
+
+#[test]
+fn the_ledger_is_written_by_insert_and_where_leases_end() {
+    assert_eq!(who_does(&["insert into", "copy"], "payment_outbox_attempts"), where_leases_end());
     for log in ["payment_outbox_attempts", "payment_outbox_operations"] {
         assert_eq!(who_does(&["update", "delete from", "truncate", "merge into"], log), BTreeSet::new(), "{log}");
     }

@@ -14,12 +14,10 @@ begin
       parallel safe
       set search_path = pg_catalog, symphony, pg_temp
     as $body$
-    declare
-      -- 15 hexadecimal digits: the time in units of 1/4096 ms.
-      v_time   constant text := lpad(to_hex(floor(extract(epoch from clock_timestamp()) * 4096000)::bigint), 15, '0');
-      v_random constant text := replace(gen_random_uuid()::text, '-', '');
     begin
-      return (substr(v_time, 1, 12) || '7' || substr(v_time, 13, 3) || substr(v_random, 17))::uuid;
+      -- 15 hexadecimal digits of time, in units of 1/4096 ms, with the version behind the 12th; then half of a random UUID, its variant first.
+      return overlay('0' || to_hex((date_part('epoch', clock_timestamp()) * 4096000)::bigint) || substr(gen_random_uuid()::text, 20)
+                     placing '7' from 13 for 0)::uuid;
     end
     $body$;
 

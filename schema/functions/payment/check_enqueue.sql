@@ -1,47 +1,59 @@
--- Refuses an instruction that may not be enqueued, naming what is wrong with it.
+-- Refuses instructions that may not be enqueued, naming the first of them and what is wrong with it.
 --
--- p_which says which one it is when there are many, and is empty otherwise. The first test is the whole
--- rule; the rest only finds the words for a refusal.
+-- The first test is the whole rule; the rest only finds the words for a refusal. The arrays have the same length.
 -- Locks: nothing. Raises: P7005, P7006. For: the enqueue functions.
 create or replace function symphony.check_enqueue(
-  p_instruction_id  text,
-  p_participant_id  text,
-  p_idempotency_key text,
-  p_rail_type       text,
-  p_payload         jsonb,
-  p_which           text)
+  p_instruction_ids  text[],
+  p_participant_ids  text[],
+  p_idempotency_keys text[],
+  p_rail_types       text[],
+  p_payloads         jsonb[])
   returns void
   language plpgsql
   stable
   set search_path = pg_catalog, symphony, pg_temp
+  set plan_cache_mode = force_generic_plan
 as $$
 declare
   v_payload_limit constant int := 262144;
+  v_wrong         int;
+  -- Which one it is, when there are many.
+  v_which         text := '';
 begin
-  if p_instruction_id ~ '[^[:space:]]' and char_length(p_instruction_id) <= 200
-     and p_participant_id ~ '[^[:space:]]' and char_length(p_participant_id) <= 200
-     and p_idempotency_key ~ '[^[:space:]]' and char_length(p_idempotency_key) <= 200
-     and jsonb_typeof(p_payload) = 'object' and pg_column_size(p_payload) <= v_payload_limit
-     and exists (select from payment_rails r where r.rail_type = p_rail_type) then
+  select g.place
+  into v_wrong
+  from unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads) with ordinality
+    as g (instruction_id, participant_id, idempotency_key, rail_type, payload, place)
+  where (g.instruction_id ~ '[^[:space:]]' and char_length(g.instruction_id) <= 200
+         and g.participant_id ~ '[^[:space:]]' and char_length(g.participant_id) <= 200
+         and g.idempotency_key ~ '[^[:space:]]' and char_length(g.idempotency_key) <= 200
+         and jsonb_typeof(g.payload) = 'object' and pg_column_size(g.payload) <= v_payload_limit
+         and g.rail_type = any (array(select r.rail_type from payment_rails r))) is not true
+  limit 1;
+  if v_wrong is null then
     return;
   end if;
-  perform check_argument('p_instruction_id' || p_which, p_instruction_id, 200);
-  perform check_argument('p_participant_id' || p_which, p_participant_id, 200);
-  perform check_argument('p_idempotency_key' || p_which, p_idempotency_key, 200);
-  perform check_argument('p_rail_type' || p_which, p_rail_type, 200);
-  if p_payload is null or jsonb_typeof(p_payload) <> 'object' then
-    raise exception 'p_payload% must be a JSON object, not %', p_which, coalesce('a JSON ' || jsonb_typeof(p_payload), 'null')
+
+  if cardinality(p_instruction_ids) > 1 then
+    v_which := format('[%s]', v_wrong);
+  end if;
+  perform check_argument('p_instruction_id' || v_which, p_instruction_ids[v_wrong], 200);
+  perform check_argument('p_participant_id' || v_which, p_participant_ids[v_wrong], 200);
+  perform check_argument('p_idempotency_key' || v_which, p_idempotency_keys[v_wrong], 200);
+  perform check_argument('p_rail_type' || v_which, p_rail_types[v_wrong], 200);
+  if p_payloads[v_wrong] is null or jsonb_typeof(p_payloads[v_wrong]) <> 'object' then
+    raise exception 'p_payload% must be a JSON object, not %', v_which, coalesce('a JSON ' || jsonb_typeof(p_payloads[v_wrong]), 'null')
       using errcode = 'P7005';
-  elsif pg_column_size(p_payload) > v_payload_limit then
-    raise exception 'p_payload% must have at most % bytes, not %', p_which, v_payload_limit, pg_column_size(p_payload)
+  elsif pg_column_size(p_payloads[v_wrong]) > v_payload_limit then
+    raise exception 'p_payload% must have at most % bytes, not %', v_which, v_payload_limit, pg_column_size(p_payloads[v_wrong])
       using errcode = 'P7005',
             hint = 'Keep a large document in a table of your own, and its key in the payload.';
   end if;
-  raise exception 'rail % is not registered%', p_rail_type, case when p_which = '' then '' else ' (p_rail_type' || p_which || ')' end
+  raise exception 'rail % is not registered%', p_rail_types[v_wrong], case when v_which = '' then '' else ' (p_rail_type' || v_which || ')' end
     using errcode = 'P7006',
           hint = 'Check the spelling, or let an operator register it with symphony.set_payment_rail.';
 end
 $$;
 
-comment on function symphony.check_enqueue(text, text, text, text, jsonb, text) is
-  'Raises P7005 or P7006 for an instruction that may not be enqueued.';
+comment on function symphony.check_enqueue(text[], text[], text[], text[], jsonb[]) is
+  'Raises P7005 or P7006 for the first instruction that may not be enqueued.';

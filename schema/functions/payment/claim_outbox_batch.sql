@@ -59,6 +59,8 @@ declare
   -- What is locked in this round.
   v_found    tid[];
   v_places   tid[];
+  -- Those of them whose lease expired.
+  v_expired  tid[];
   v_zombies  uuid[];
   v_ended    boolean;
   v_taken    int := 0;
@@ -177,8 +179,9 @@ begin
       continue when v_quotas[i] = 0;
       v_walked := pg_stat_get_xact_tuples_returned(v_index);
       if v_ordered[i] then
-        select array_agg(d.place), array_agg(d.outbox_id) filter (where d.lease_token is not null)
-        into v_found, v_zombies
+        select array_agg(d.place), array_agg(d.place) filter (where d.lease_token is not null),
+               array_agg(d.outbox_id) filter (where d.lease_token is not null)
+        into v_found, v_expired, v_zombies
         from (
           select p.ctid as place, p.outbox_id, p.lease_token
           from (
@@ -205,8 +208,9 @@ begin
           for update of p skip locked
         ) d;
       else
-        select array_agg(d.place), array_agg(d.outbox_id) filter (where d.lease_token is not null)
-        into v_found, v_zombies
+        select array_agg(d.place), array_agg(d.place) filter (where d.lease_token is not null),
+               array_agg(d.outbox_id) filter (where d.lease_token is not null)
+        into v_found, v_expired, v_zombies
         from (
           select p.ctid as place, p.outbox_id, p.lease_token
           from payment_outbox_pending p
@@ -225,7 +229,7 @@ begin
       end if;
 
       if v_zombies is not null then
-        perform end_expired_leases(v_zombies, p_worker_id, null);
+        perform end_expired_leases(v_expired, p_worker_id, null);
         v_ended := true;
         v_found := array(
           select p.ctid
@@ -263,8 +267,8 @@ begin
         from leased l
         where l.rail_type = any (v_capped)
       )
-      select l.outbox_id, l.instruction_id, l.participant_id, l.sequence_id, l.idempotency_key, l.rail_type, l.payload::jsonb,
-             l.attempt_count, l.lease_token, l.lease_expires_at, coalesce(a.error_code in (select u.error_code from unknown_outcome_codes u), false)
+      select l.outbox_id, l.instruction_id::text, l.participant_id::text, l.sequence_id::bigint, l.idempotency_key::text, l.rail_type::text,
+             l.payload::jsonb, l.attempt_count::int, l.lease_token, l.lease_expires_at, coalesce(a.error_code in (select u.error_code from unknown_outcome_codes u), false)
       from leased l
       left join lateral (
         select a.error_code

@@ -36,26 +36,21 @@ create or replace function symphony.complete_outbox_batch(
 as $$
 #variable_conflict use_column
 declare
-  v_count    constant int := coalesce(cardinality(p_outbox_ids), 0);
-  -- By position: what is wrong with the outcome itself.
-  v_refusals text[];
-  v_messages text[];
-  -- The outboxes with whose outcome nothing is wrong, null elsewhere.
-  v_sound    uuid[];
-  -- The outcomes whose lease is held, in parallel.
-  v_outbox_ids           uuid[];
-  v_states               symphony.outbox_attempt_state[];
-  v_rail_references      text[];
-  v_rail_codes           text[];
-  v_error_codes          text[];
-  v_error_messages       text[];
-  v_latencies_ms         int[];
-  v_retry_delays_seconds int[];
-  v_places               bigint[];
-  -- What became of them.
-  v_attempt_nos          int[];
-  v_recorded             symphony.outbox_attempt_state[];
-  v_again_ats            timestamptz[];
+  v_count        constant int := coalesce(cardinality(p_outbox_ids), 0);
+  -- The outcomes with which something is wrong in themselves: where they stand, and what it is; the others have an outbox in v_sound.
+  v_wrong        int[];
+  v_messages     text[];
+  v_sound        uuid[] := p_outbox_ids;
+  v_place        int;
+  v_done         boolean := false;
+  -- The outcomes whose lease is held: where they stand, and where their rows are.
+  v_held         int[];
+  v_pending_rows tid[];
+  -- Those that were recorded: where they stand, and what became of them.
+  v_recorded     int[];
+  v_attempt_nos  int[];
+  v_states       symphony.outbox_attempt_state[];
+  v_again_ats    timestamptz[];
 begin
   perform check_argument('p_worker_id', p_worker_id, 200);
   perform check_range('the number of outcomes', v_count, 1, 1000);
@@ -69,79 +64,113 @@ begin
      or coalesce(cardinality(p_retry_delays_seconds), v_count) <> v_count then
     raise exception 'the arrays must have the same number of elements' using errcode = 'P7005';
   end if;
+  -- Places are counted from 1 below.
+  if exists (
+    select
+    from unnest(array[
+      array_dims(p_outbox_ids), array_dims(p_lease_tokens), array_dims(p_states), array_dims(p_rail_references), array_dims(p_rail_codes),
+      array_dims(p_error_codes), array_dims(p_error_messages), array_dims(p_latencies_ms), array_dims(p_retry_delays_seconds)]) as a (dims)
+    where a.dims <> format('[1:%s]', v_count)) then
+    raise exception 'the arrays must have one dimension that begins at 1' using errcode = 'P7005';
+  end if;
 
   perform check_isolation();
   perform insist_on_durability();
   perform pg_advisory_xact_lock_shared(rail_policy_lock());
 
-  select array_agg(c.refusal order by c.place), array_agg(c.message order by c.place),
-         array_agg(case when c.refusal is null then c.outbox_id end order by c.place)
-  into v_refusals, v_messages, v_sound
-  from (
-    select g.place, g.outbox_id, w.message,
-           case when w.message like 'p_state %' then 'P7003' when w.message is not null then 'P7005' end as refusal
-    from unnest(p_outbox_ids, p_lease_tokens, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages,
-                p_latencies_ms, p_retry_delays_seconds) with ordinality
-      as g (outbox_id, lease_token, state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds, place)
-    cross join lateral (
-      select case
-        when g.outbox_id is null then 'p_outbox_id must not be null'
-        when g.lease_token is null then 'p_lease_token must not be null'
-        when g.state is null or g.state not in ('DISPATCHED', 'FAILED', 'RETRYABLE')
-          then format('p_state must be DISPATCHED, FAILED or RETRYABLE, not %s', coalesce(left(g.state, 40), 'null'))
-        when char_length(g.rail_reference) > 200 then 'p_rail_reference must have at most 200 characters'
-        when char_length(g.rail_code) > 200 then 'p_rail_code must have at most 200 characters'
-        when char_length(g.error_code) > 200 then 'p_error_code must have at most 200 characters'
-        when g.error_code !~ '[^[:space:]]' then 'p_error_code must not be blank'
-        when g.error_code ~ '^[[:space:]]|[[:space:]]$' then 'p_error_code must not begin or end with a blank'
-        when g.error_code = 'LEASE_EXPIRED' then 'p_error_code LEASE_EXPIRED is for the database to say; an outcome that is not known is OUTCOME_UNKNOWN'
-        when char_length(g.error_message) > 4000 then 'p_error_message must have at most 4000 characters'
-        when g.latency_ms < 0 then 'p_latency_ms must not be negative'
-        when g.retry_delay_seconds not between 0 and 2592000 then 'p_retry_delay_seconds must be from 0 to 2592000'
-      end as message
-    ) w
-  ) c;
+  select array_agg(g.place), array_agg(w.message)
+  into v_wrong, v_messages
+  from unnest(p_outbox_ids, p_lease_tokens, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages,
+              p_latencies_ms, p_retry_delays_seconds) with ordinality
+    as g (outbox_id, lease_token, state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds, place)
+  cross join lateral (
+    select case
+      when g.outbox_id is null then 'p_outbox_id must not be null'
+      when g.lease_token is null then 'p_lease_token must not be null'
+      when g.state is null or g.state not in ('DISPATCHED', 'FAILED', 'RETRYABLE')
+        then format('p_state must be DISPATCHED, FAILED or RETRYABLE, not %s', coalesce(left(g.state, 40), 'null'))
+      when char_length(g.rail_reference) > 200 then 'p_rail_reference must have at most 200 characters'
+      when char_length(g.rail_code) > 200 then 'p_rail_code must have at most 200 characters'
+      when char_length(g.error_code) > 200 then 'p_error_code must have at most 200 characters'
+      when g.error_code !~ '[^[:space:]]' then 'p_error_code must not be blank'
+      when g.error_code ~ '^[[:space:]]|[[:space:]]$' then 'p_error_code must not begin or end with a blank'
+      when g.error_code = 'LEASE_EXPIRED' then 'p_error_code LEASE_EXPIRED is for the database to say; an outcome that is not known is OUTCOME_UNKNOWN'
+      when char_length(g.error_message) > 4000 then 'p_error_message must have at most 4000 characters'
+      when g.latency_ms < 0 then 'p_latency_ms must not be negative'
+      when g.retry_delay_seconds not between 0 and 2592000 then 'p_retry_delay_seconds must be from 0 to 2592000'
+    end as message
+  ) w
+  where w.message is not null;
 
-  select array_agg(h.outbox_id), array_agg(h.state), array_agg(h.rail_reference), array_agg(h.rail_code), array_agg(h.error_code),
-         array_agg(h.error_message), array_agg(h.latency_ms), array_agg(h.retry_delay_seconds), array_agg(h.place)
-  into v_outbox_ids, v_states, v_rail_references, v_rail_codes, v_error_codes,
-       v_error_messages, v_latencies_ms, v_retry_delays_seconds, v_places
-  from (
-    select distinct on (h.outbox_id)
-           h.outbox_id, h.place, g.state::symphony.outbox_attempt_state as state, g.rail_reference, g.rail_code, g.error_code,
-           g.error_message, g.latency_ms, g.retry_delay_seconds
-    from hold_outbox_leases(v_sound, p_lease_tokens, p_worker_id) h
-    join unnest(p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms, p_retry_delays_seconds)
-      with ordinality
-      as g (state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds, place)
-      on g.place = h.place
-    where (
-      select true
-      from payment_outbox_attempts a
-      where a.outbox_id = h.outbox_id
-        and a.state in ('DISPATCHED', 'FAILED')
-      limit 1) is null
-    order by h.outbox_id, h.place
-  ) h;
-
-  if v_outbox_ids is not null then
-    select array_agg(s.attempt_no order by h.ordinality), array_agg(s.state order by h.ordinality),
-           array_agg(s.next_attempt_at order by h.ordinality)
-    into v_attempt_nos, v_recorded, v_again_ats
-    from settle_outbox_leases(v_outbox_ids, v_states, v_rail_references, v_rail_codes, v_error_codes,
-                              v_error_messages, v_latencies_ms, v_retry_delays_seconds) s
-    join unnest(v_outbox_ids) with ordinality as h (outbox_id, ordinality) on h.outbox_id = s.outbox_id;
+  -- The short way, for outcomes that end their outboxes whatever the ledger says.
+  if v_wrong is null and 'RETRYABLE' <> all (p_states) then
+    begin
+      select e.places, e.attempt_nos
+      into v_recorded, v_attempt_nos
+      from end_outboxes(p_outbox_ids, p_lease_tokens, p_worker_id, p_states::symphony.outbox_attempt_state[], p_rail_references, p_rail_codes,
+                        p_error_codes, p_error_messages, p_latencies_ms) e;
+      v_states := array(select p_states[r.place]::symphony.outbox_attempt_state from unnest(v_recorded) as r (place));
+      v_done := true;
+    exception when unique_violation then
+      -- The ledger says that one of them has ended already: the long way finds out which, and records the others.
+      v_recorded := null;
+    end;
   end if;
 
+  if not v_done then
+    foreach v_place in array coalesce(v_wrong, '{}') loop
+      v_sound[v_place] := null;
+    end loop;
+
+    -- The same outbox twice: the first of them that holds the lease.
+    select array_agg(h.place order by h.place), array_agg(h.pending_row order by h.place)
+    into v_held, v_pending_rows
+    from (
+      select distinct on (h.outbox_id) h.place::int as place, h.pending_row
+      from hold_outbox_leases(v_sound, p_lease_tokens, p_worker_id) h
+      order by h.outbox_id, h.place
+    ) h;
+
+    if v_held is not null then
+      select array_agg(v_held[s.place] order by s.place), array_agg(s.attempt_no order by s.place), array_agg(s.state order by s.place),
+             array_agg(s.next_attempt_at order by s.place)
+      into v_recorded, v_attempt_nos, v_states, v_again_ats
+      from settle_outbox_leases(
+        v_pending_rows,
+        array(select p_states[h.place]::symphony.outbox_attempt_state from unnest(v_held) as h (place)),
+        array(select p_rail_references[h.place] from unnest(v_held) as h (place)),
+        array(select p_rail_codes[h.place] from unnest(v_held) as h (place)),
+        array(select p_error_codes[h.place] from unnest(v_held) as h (place)),
+        array(select p_error_messages[h.place] from unnest(v_held) as h (place)),
+        array(select p_latencies_ms[h.place] from unnest(v_held) as h (place)),
+        array(select p_retry_delays_seconds[h.place] from unnest(v_held) as h (place))) s;
+    end if;
+  end if;
+
+  if cardinality(v_recorded) = v_count then
+    return query
+      select r.place::int, r.outbox_id, r.attempt_no, r.state, r.again_at, null::text, null::text
+      from unnest(p_outbox_ids, v_attempt_nos, v_states, v_again_ats) with ordinality as r (outbox_id, attempt_no, state, again_at, place);
+    return;
+  end if;
   return query
-    select g.place::int, g.outbox_id, r.attempt_no, r.state, r.again_at,
-           case when r.place is null then coalesce(g.refusal, case when t.state is null then 'P7002' else 'P7001' end) end,
-           case when r.place is null then coalesce(g.message,
-             case when t.state is null then format('worker %s holds no lease on outbox %s with this token', p_worker_id, g.outbox_id)
-                  else format('outbox %s has ended as %s already', g.outbox_id, t.state) end) end
-    from unnest(p_outbox_ids, v_refusals, v_messages) with ordinality as g (outbox_id, refusal, message, place)
-    left join unnest(v_places, v_attempt_nos, v_recorded, v_again_ats) as r (place, attempt_no, state, again_at)
-      on r.place = g.place
+    select g.place::int, g.outbox_id, v_attempt_nos[r.place], v_states[r.place], v_again_ats[r.place],
+           case
+             when r.place is not null then null
+             when w.message like 'p_state %' then 'P7003'
+             when w.message is not null then 'P7005'
+             when t.state is null then 'P7002'
+             else 'P7001'
+           end,
+           case
+             when r.place is not null then null
+             when w.message is not null then w.message
+             when t.state is null then format('worker %s holds no lease on outbox %s with this token', p_worker_id, g.outbox_id)
+             else format('outbox %s has ended as %s already', g.outbox_id, t.state)
+           end
+    from unnest(p_outbox_ids) with ordinality as g (outbox_id, place)
+    cross join lateral (select array_position(v_recorded, g.place::int) as place) r
+    cross join lateral (select v_messages[array_position(v_wrong, g.place::int)] as message) w
     left join lateral (
       select a.state
       from payment_outbox_attempts a

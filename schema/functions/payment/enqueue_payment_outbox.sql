@@ -25,7 +25,7 @@ declare
   v_known      record;
   v_constraint text;
 begin
-  perform check_enqueue(p_instruction_id, p_participant_id, p_idempotency_key, p_rail_type, p_payload, '');
+  perform check_enqueue(array[p_instruction_id], array[p_participant_id], array[p_idempotency_key], array[p_rail_type], array[p_payload]);
   perform pg_advisory_xact_lock(outbox_key_lock(p_instruction_id, p_idempotency_key));
 
   for v_look in 1 .. 2 loop

@@ -25,7 +25,10 @@ as $$
 #variable_conflict use_column
 declare
   v_count        constant int := coalesce(cardinality(p_instruction_ids), 0);
-  -- By position: the outbox that the key has already, and where in this batch the key stands first.
+  -- How many different keys there are, and whether any is known or stands twice.
+  v_keys         int;
+  v_known        boolean;
+  -- By position: the outbox that the key has already, and where in this batch the key stands first; null if all are new.
   v_outbox_ids   uuid[];
   v_sequence_ids bigint[];
   v_created_ats  timestamptz[];
@@ -45,9 +48,7 @@ begin
     raise exception 'the five arrays must have one dimension that begins at 1' using errcode = 'P7005';
   end if;
 
-  perform check_enqueue(g.instruction_id, g.participant_id, g.idempotency_key, g.rail_type, g.payload, format('[%s]', g.place))
-  from unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads) with ordinality
-    as g (instruction_id, participant_id, idempotency_key, rail_type, payload, place);
+  perform check_enqueue(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads);
 
   perform pg_advisory_xact_lock(k.key_lock)
   from (
@@ -55,40 +56,58 @@ begin
     from unnest(p_instruction_ids, p_idempotency_keys) as g (instruction_id, idempotency_key)
     order by key_lock
   ) k;
+  get diagnostics v_keys = row_count;
 
   for v_look in 1 .. 2 loop
-    select array_agg(k.outbox_id order by g.place),
-           array_agg(k.sequence_id order by g.place),
-           array_agg(k.created_at order by g.place),
-           array_agg(g.first_place order by g.place),
-           min(g.place) filter (where case
-             when k.outbox_id is not null then
-               (k.participant_id, k.rail_type, k.payload) is distinct from (g.participant_id, g.rail_type, g.payload)
-             when g.first_place < g.place then
-               (p_participant_ids[g.first_place], p_rail_types[g.first_place], p_payloads[g.first_place])
-               is distinct from (g.participant_id, g.rail_type, g.payload)
-             end)
-    into v_outbox_ids, v_sequence_ids, v_created_ats, v_first_places, v_reuse_at
-    from (
-      select g.*, min(g.place) over (partition by g.instruction_id, g.idempotency_key) as first_place
-      from unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads) with ordinality
-        as g (instruction_id, participant_id, idempotency_key, rail_type, payload, place)
-    ) g
-    left join lateral (
-      (select p.outbox_id, p.sequence_id, p.created_at, p.participant_id, p.rail_type, p.payload
-       from payment_outbox_pending p
-       where p.instruction_id = g.instruction_id
-         and p.idempotency_key = g.idempotency_key)
-      union all
-      (select a.outbox_id, a.sequence_id, a.created_at, a.participant_id, a.rail_type, a.payload
-       from payment_outbox_attempts a
-       where a.instruction_id = g.instruction_id
-         and a.idempotency_key = g.idempotency_key
-       order by a.sequence_id desc
-       limit 1)
-      limit 1
-    ) k on true;
-
+    -- As a rule every key is new, and there is nothing to compare.
+    v_known := v_keys < v_count or exists (
+      select
+      from unnest(p_instruction_ids, p_idempotency_keys) as g (instruction_id, idempotency_key)
+      where (
+        select true
+        from payment_outbox_pending p
+        where p.instruction_id = g.instruction_id
+          and p.idempotency_key = g.idempotency_key
+        limit 1)
+      or (
+        select true
+        from payment_outbox_attempts a
+        where a.instruction_id = g.instruction_id
+          and a.idempotency_key = g.idempotency_key
+        limit 1));
+    if v_known then
+      select array_agg(k.outbox_id order by g.place),
+             array_agg(k.sequence_id order by g.place),
+             array_agg(k.created_at order by g.place),
+             array_agg(g.first_place order by g.place),
+             min(g.place) filter (where case
+               when k.outbox_id is not null then
+                 (k.participant_id, k.rail_type, k.payload) is distinct from (g.participant_id, g.rail_type, g.payload)
+               when g.first_place < g.place then
+                 (p_participant_ids[g.first_place], p_rail_types[g.first_place], p_payloads[g.first_place])
+                 is distinct from (g.participant_id, g.rail_type, g.payload)
+               end)
+      into v_outbox_ids, v_sequence_ids, v_created_ats, v_first_places, v_reuse_at
+      from (
+        select g.*, min(g.place) over (partition by g.instruction_id, g.idempotency_key) as first_place
+        from unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads) with ordinality
+          as g (instruction_id, participant_id, idempotency_key, rail_type, payload, place)
+      ) g
+      left join lateral (
+        (select p.outbox_id, p.sequence_id, p.created_at, p.participant_id, p.rail_type, p.payload
+         from payment_outbox_pending p
+         where p.instruction_id = g.instruction_id
+           and p.idempotency_key = g.idempotency_key)
+        union all
+        (select a.outbox_id, a.sequence_id, a.created_at, a.participant_id, a.rail_type, a.payload
+         from payment_outbox_attempts a
+         where a.instruction_id = g.instruction_id
+           and a.idempotency_key = g.idempotency_key
+         order by a.sequence_id desc
+         limit 1)
+        limit 1
+      ) k on true;
+    end if;
     if v_reuse_at is not null then
       perform refuse_key_reuse(p_instruction_ids[v_reuse_at], v_outbox_ids[v_reuse_at]);
     end if;
@@ -107,7 +126,7 @@ begin
           select g.place, g.instruction_id, g.participant_id, g.idempotency_key, g.rail_type, g.payload
           from given g
           where g.known_outbox_id is null
-            and g.place = g.first_place
+            and g.place = coalesce(g.first_place, g.place)
           order by g.participant_id collate "C", g.place
         ) s
       ),
@@ -121,10 +140,10 @@ begin
       select array_agg(coalesce(g.known_outbox_id, f.outbox_id) order by g.place),
              array_agg(coalesce(g.known_sequence_id, f.sequence_id) order by g.place),
              array_agg(coalesce(g.known_created_at, now()) order by g.place),
-             array_agg(g.known_outbox_id is not null or g.first_place < g.place order by g.place)
+             array_agg(g.known_outbox_id is not null or coalesce(g.first_place < g.place, false) order by g.place)
       into v_outbox_ids, v_sequence_ids, v_created_ats, v_replayed
       from given g
-      left join fresh f on f.place = g.first_place;
+      left join fresh f on f.place = coalesce(g.first_place, g.place);
       exit;
     exception when unique_violation then
       get stacked diagnostics v_constraint = constraint_name;

@@ -20,7 +20,7 @@ as $$
 #variable_conflict use_column
 declare
   v_rail     text;
-  v_expired  uuid[] := '{}';
+  v_expired  tid[] := '{}';
 begin
   perform check_range('p_batch_size', p_batch_size, 1, 1000);
   perform check_argument('p_worker_id', p_worker_id, 200);
@@ -29,7 +29,7 @@ begin
 
   for v_rail in select r.rail_type from payment_rails r order by r.rail_type loop
     v_expired := v_expired || array(
-      select p.outbox_id
+      select p.ctid
       from payment_outbox_pending p
       where p.rail_type = v_rail
         and not p.parked

@@ -20,7 +20,7 @@ create or replace function symphony.repair_payment_rail(
   set enable_sort = off
 as $$
 declare
-  v_expired uuid[];
+  v_expired tid[];
 begin
   perform check_argument('p_rail_type', p_rail_type, 200);
   perform check_argument('p_actor', p_actor, 200);
@@ -34,7 +34,7 @@ begin
   end if;
 
   v_expired := array(
-    select p.outbox_id
+    select p.ctid
     from payment_outbox_pending p
     where p.rail_type = p_rail_type
       and not p.parked

@@ -45,11 +45,13 @@ begin
       with named as materialized (
         select p.outbox_id
         from payment_outbox_pending p
-        where p.idempotency_key = p_idempotency_key
+        where hashtextextended(p.idempotency_key, 0) = hashtextextended(p_idempotency_key, 0)
+          and p.idempotency_key = p_idempotency_key
         union all
         select a.outbox_id
         from payment_outbox_attempts a
-        where a.idempotency_key = p_idempotency_key
+        where hashtextextended(a.idempotency_key, 0) = hashtextextended(p_idempotency_key, 0)
+          and a.idempotency_key = p_idempotency_key
           and a.state in ('DISPATCHED', 'FAILED')
       )
       select n.outbox_id

@@ -1,21 +1,18 @@
 -- Ends leases: appends the outcome of each to the ledger, and lets its row go or schedules it again.
 --
--- The only place that writes the ledger and the only one that deletes from pending, for completions,
--- repairs and takeovers alike. The caller has locked the rows and has checked that it may end them; no
--- row is given twice. ZOMBIE_REQUEUE is the outcome of a lease that expired.
+-- For outcomes after which a row may be tried again, of completions, repairs and takeovers alike; those that end it for
+-- certain have a shorter way, end_outboxes. No other function writes the ledger or deletes from pending. The caller has locked the rows, says where they are, and has checked that it may end
+-- them; no row is given twice. ZOMBIE_REQUEUE is the outcome of a lease that expired. A row that the ledger says has ended
+-- already, by somebody's hand or a bad restore, is passed over, so that it does not stop the others; place counts what was given from 1.
 --
 -- The attempt's number comes from the ledger under the row's lock, never from the cache. At the rail's
 -- ceiling what would be tried again ends as FAILED instead; an unknown outcome stays one there, because
 -- only a person may settle it. A delay is the caller's if it gave one, else the rail's backoff; a zombie
 -- without a delay keeps its time, as its row is claimed again in the same breath. Of an error's message only what
 -- clean_error_text leaves is kept; its code is kept as it is.
---
--- When a row ends on an ordered rail, the next of its stream may have been parked behind it: it is put
--- back into the claim order, due from now on. Successors under a lease are passed over, as they may be
--- ending at this very moment; see docs/decisions/0001-ordered-rails.md.
 -- Locks: the rows given and the successors of those that end. For: the other functions.
 create or replace function symphony.settle_outbox_leases(
-  p_outbox_ids            uuid[],
+  p_pending_rows          tid[],
   p_states                symphony.outbox_attempt_state[],
   p_rail_references       text[],
   p_rail_codes            text[],
@@ -23,7 +20,13 @@ create or replace function symphony.settle_outbox_leases(
   p_error_messages        text[],
   p_latencies_ms          int[],
   p_retry_delays_seconds  int[])
-  returns table (outbox_id uuid, attempt_no int, state symphony.outbox_attempt_state, next_attempt_at timestamptz, worker_id text)
+  returns table (
+    place           bigint,
+    outbox_id       uuid,
+    attempt_no      int,
+    state           symphony.outbox_attempt_state,
+    next_attempt_at timestamptz,
+    worker_id       text)
   language plpgsql
   security definer
   set search_path = pg_catalog, symphony, pg_temp
@@ -37,6 +40,7 @@ create or replace function symphony.settle_outbox_leases(
 as $$
 #variable_conflict use_column
 declare
+  v_places        bigint[];
   v_outbox_ids    uuid[];
   v_attempt_nos   int[];
   v_states        symphony.outbox_attempt_state[];
@@ -46,45 +50,43 @@ declare
   v_participants  text[];
   v_rails         text[];
   v_sequence_ids  bigint[];
-  -- Whether a row was put back into the claim order, or a seat of a capped rail is free again.
-  v_waiting       boolean := false;
+  -- Whether a seat of a capped rail is free again.
   v_seat_free     boolean;
 begin
-  with given as (
-    select *
-    from unnest(p_outbox_ids, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages,
-                p_latencies_ms, p_retry_delays_seconds)
-      as g (outbox_id, state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds)
-  ),
-  held as materialized (
-    select p.ctid as place, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type,
-           p.payload, p.claimed_at, p.claimed_by, p.created_at, p.next_attempt_at,
+  with held as materialized (
+    select g.place, p.ctid as pending_row, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key,
+           p.rail_type, p.payload, p.claimed_at, p.claimed_by, p.created_at, p.next_attempt_at,
            g.state as outcome, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds,
            r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight,
-           n.attempt_no,
+           coalesce(l.attempt_no, 0) + 1 as attempt_no,
            case
-             when g.state in ('RETRYABLE', 'ZOMBIE_REQUEUE') and n.attempt_no >= r.max_attempts then 'FAILED'
+             when g.state in ('RETRYABLE', 'ZOMBIE_REQUEUE') and coalesce(l.attempt_no, 0) + 1 >= r.max_attempts then 'FAILED'
              else g.state
            end as state
-    from given g
-    cross join lateral (
-      select p.ctid, p.*
-      from payment_outbox_pending p
-      where p.outbox_id = g.outbox_id
-      limit 1
-    ) p
+    from unnest(p_pending_rows, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages,
+                p_latencies_ms, p_retry_delays_seconds) with ordinality
+      as g (pending_row, state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds, place)
+    join payment_outbox_pending p on p.ctid = g.pending_row
     cross join lateral (
       select r.max_attempts, r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight
       from payment_rails r
       where r.rail_type = p.rail_type
       limit 1
     ) r
-    cross join lateral (
-      select coalesce(max(a.attempt_no), 0) + 1 as attempt_no
+    left join lateral (
+      select a.attempt_no
       from payment_outbox_attempts a
-      where a.outbox_id = g.outbox_id
+      where a.outbox_id = p.outbox_id
+      order by a.attempt_no desc
       limit 1
-    ) n
+    ) l on true
+    where l.attempt_no is null
+       or (
+         select true
+         from payment_outbox_attempts a
+         where a.outbox_id = p.outbox_id
+           and a.state in ('DISPATCHED', 'FAILED')
+         limit 1) is null
   ),
   settled as materialized (
     select h.*,
@@ -115,7 +117,7 @@ begin
   ended as (
     delete from payment_outbox_pending p
     using settled s
-    where p.ctid = s.place
+    where p.ctid = s.pending_row
       and s.again_at is null
   ),
   again as (
@@ -127,57 +129,24 @@ begin
         attempt_count = greatest(p.attempt_count, s.attempt_no),
         next_attempt_at = s.again_at
     from settled s
-    where p.ctid = s.place
+    where p.ctid = s.pending_row
       and s.again_at is not null
   )
-  select array_agg(s.outbox_id), array_agg(s.attempt_no), array_agg(s.state), array_agg(s.again_at), array_agg(s.claimed_by),
+  select array_agg(s.place), array_agg(s.outbox_id), array_agg(s.attempt_no), array_agg(s.state), array_agg(s.again_at), array_agg(s.claimed_by),
          array_agg(s.participant_id) filter (where s.ordered and s.again_at is null),
          array_agg(s.rail_type) filter (where s.ordered and s.again_at is null),
          array_agg(s.sequence_id) filter (where s.ordered and s.again_at is null),
          bool_or(s.max_in_flight is not null)
-  into v_outbox_ids, v_attempt_nos, v_states, v_again_ats, v_worker_ids, v_participants, v_rails, v_sequence_ids, v_seat_free
+  into v_places, v_outbox_ids, v_attempt_nos, v_states, v_again_ats, v_worker_ids, v_participants, v_rails, v_sequence_ids, v_seat_free
   from settled s;
 
-  if v_participants is not null then
-    with successors as (
-      select n.outbox_id
-      from unnest(v_participants, v_rails, v_sequence_ids) as e (participant_id, rail_type, sequence_id)
-      cross join lateral (
-        select p.outbox_id
-        from payment_outbox_pending p
-        where p.participant_id = e.participant_id
-          and p.rail_type = e.rail_type
-          and p.sequence_id > e.sequence_id
-          and p.lease_token is null
-        order by p.sequence_id
-        limit 1
-      ) n
-    ),
-    waiting as (
-      select p.ctid as place
-      from payment_outbox_pending p
-      where p.outbox_id = any (array(select s.outbox_id from successors s))
-        and p.parked
-      order by p.outbox_id
-      for no key update
-    )
-    update payment_outbox_pending p
-    set parked = false,
-        next_attempt_at = greatest(p.next_attempt_at, now())
-    from waiting w
-    where p.ctid = w.place;
-    v_waiting := found;
-  end if;
-  if v_waiting or v_seat_free then
-    -- Work has become claimable that nobody inserts.
-    perform wake_sleepers('outbox_pending');
-  end if;
+  perform free_successors(v_participants, v_rails, v_sequence_ids, v_seat_free);
 
   return query
     select *
-    from unnest(v_outbox_ids, v_attempt_nos, v_states, v_again_ats, v_worker_ids);
+    from unnest(v_places, v_outbox_ids, v_attempt_nos, v_states, v_again_ats, v_worker_ids);
 end
 $$;
 
-comment on function symphony.settle_outbox_leases(uuid[], symphony.outbox_attempt_state[], text[], text[], text[], text[], int[], int[]) is
+comment on function symphony.settle_outbox_leases(tid[], symphony.outbox_attempt_state[], text[], text[], text[], text[], int[], int[]) is
   'Ends leases the caller has locked: one ledger row each, and the row goes or is scheduled again.';

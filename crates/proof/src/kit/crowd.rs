@@ -55,7 +55,7 @@ pub async fn scheduled(client: &Client, rail: &str, count: i32) -> Result<(), Er
         .execute(
             "insert into symphony.payment_outbox_pending
                (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at)
-             select gen_random_uuid(), 'later-' || i, 'later-' || i % 10000, 1 + i / 10000, 'key', $1,
+             select gen_random_uuid(), 'later-' || i, 'later-' || i % 10000, 1 + i / 10000, 'key', $1::text,
                     '{\"amount\": \"1.00\"}', now() + interval '1 hour' + i * interval '1 microsecond'
              from generate_series(1, $2) i",
             &[&rail, &count],

@@ -165,8 +165,9 @@ pub(super) async fn pending_keeps_its_identity(database: &Database) -> Result<Ev
         tried == statements.len() * EVERYONE.len() * 2,
     )?;
 
-    let columns = "select attname::text, format_type(atttypid, atttypmod) from pg_attribute
-                   where attrelid = 'symphony.payment_outbox_pending'::regclass and attnum > 0 and not attisdropped";
+    let columns = "select a.attname::text, format_type(coalesce(nullif(t.typbasetype, 0), t.oid), null)
+                   from pg_attribute a join pg_type t on t.oid = a.atttypid
+                   where a.attrelid = 'symphony.payment_outbox_pending'::regclass and a.attnum > 0 and not a.attisdropped";
     let mut statements =
         vec!["update symphony.payment_outbox_pending set attempt_count = attempt_count - 1".to_owned()];
     for row in crew.owner.query(columns, &[]).await? {
