@@ -15,6 +15,7 @@ grant execute on function
   symphony.complete_outbox_attempt,
   symphony.complete_outbox_batch,
   symphony.next_outbox_due,
+  symphony.outbox_trace_contexts,
   symphony.renew_outbox_leases,
   symphony.release_outbox_leases,
   symphony.repair_expired_leases

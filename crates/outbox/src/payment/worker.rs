@@ -11,6 +11,7 @@ mod claim;
 mod complete;
 mod leases;
 mod schedule;
+mod traces;
 
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ pub use claim::{Claimed, claim, claim_within};
 pub use complete::{complete, complete_batch};
 pub use leases::{Released, Renewed, Repaired, release, renew, repair};
 pub use schedule::{Rooms, next_due};
+pub use traces::trace_contexts;
 
 fn columns(leases: impl Iterator<Item = Lease>) -> (Vec<Uuid>, Vec<Uuid>) {
     leases.map(|lease| (lease.outbox_id.0, lease.token.0)).unzip()

@@ -120,6 +120,7 @@ static PAYMENT: Lot = Lot {
         "functions/payment/notify_outbox_pending.sql",
         "functions/payment/outbox_key_lock.sql",
         "functions/payment/outbox_resolution.sql",
+        "functions/payment/outbox_trace_contexts.sql",
         "functions/payment/park_waiting_outboxes.sql",
         "functions/payment/pause_or_resume_rail.sql",
         "functions/payment/pause_payment_rail.sql",

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use symphony_outbox::BatchSize;
-use symphony_outbox::error::CompleteError;
-use symphony_outbox::payment::OnUnknown;
-use symphony_outbox::payment::worker::{Rooms, advise_on_unknown_outcome, claim_within, next_due};
+use symphony_outbox::error::{CompleteError, LeaseError};
+use symphony_outbox::payment::worker::{Rooms, advise_on_unknown_outcome, claim_within, next_due, trace_contexts};
+use symphony_outbox::payment::{OnUnknown, producer};
 use tokio_postgres::Client;
 
 use crate::stage::{LEASE, Stage, worker};
@@ -114,4 +114,32 @@ async fn a_key_is_remembered_from_the_first_time_it_may_have_been_sent() {
     stage.let_leases_expire().await;
     let refusal = advise(claimed.lease(), 0).await.unwrap_err();
     assert!(matches!(refusal, CompleteError::LeaseLost(_)), "{refusal:?}");
+}
+
+#[tokio::test]
+async fn whose_trace_an_outbox_belongs_to_is_told_of_those_that_are_pending_and_have_one() {
+    let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let stage = Stage::set().await;
+    let executor = stage.login("symphony_executor").await;
+    rail(&stage, "swift", "{}").await;
+    let mut producer = stage.login("symphony_ingest").await;
+    let transaction = producer.transaction().await.unwrap();
+    producer::set_traceparent(&transaction, traceparent).await.unwrap();
+    let enqueue = "select symphony.enqueue_payment_outbox($1, 'p', 'key', 'swift', '{}')";
+    transaction.execute(enqueue, &[&"traced"]).await.unwrap();
+    transaction.commit().await.unwrap();
+    producer.execute(enqueue, &[&"untraced"]).await.unwrap();
+
+    let claimed = stage.claim().await;
+    let ids: Vec<_> = claimed.iter().map(|claimed| claimed.outbox_id).collect();
+    let contexts = trace_contexts(&executor, &ids).await.unwrap();
+    let traced = claimed.iter().find(|claimed| claimed.instruction_id == "traced").unwrap().outbox_id;
+    assert_eq!(contexts.into_iter().collect::<Vec<_>>(), [(traced, traceparent.to_owned())]);
+
+    stage.root.batch_execute("delete from symphony.payment_outbox_pending").await.unwrap();
+    assert!(trace_contexts(&executor, &ids).await.unwrap().is_empty());
+    for ids in [vec![], vec![traced; 1001]] {
+        let refusal = trace_contexts(&executor, &ids).await.unwrap_err();
+        assert!(matches!(refusal, LeaseError::InvalidArgument(_)), "{refusal:?}");
+    }
 }

@@ -18,13 +18,14 @@ const ENQUEUE: [&str; 4] = [
     "symphony.create_metadata_entry",
     "m10_recovery.publish_outbox",
 ];
-const EXECUTE: [&str; 19] = [
+const EXECUTE: [&str; 20] = [
     "symphony.advise_on_unknown_outcome",
     "symphony.arm_wakeup",
     "symphony.claim_outbox_batch",
     "symphony.complete_outbox_attempt",
     "symphony.complete_outbox_batch",
     "symphony.next_outbox_due",
+    "symphony.outbox_trace_contexts",
     "symphony.renew_outbox_leases",
     "symphony.release_outbox_leases",
     "symphony.repair_expired_leases",
