@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::backoff::Backoff;
 use crate::lane::Done;
+use crate::trace::TraceId;
 
 /// The most that goes in one call.
 const TOGETHER: usize = 100;
@@ -27,6 +28,8 @@ pub(crate) struct Entry<L, O> {
     pub(crate) route: Arc<str>,
     /// When its lease is over, at the latest.
     pub(crate) until: Instant,
+    /// The trace of its dispatch, where spans are drawn.
+    pub(crate) trace_id: Option<TraceId>,
 }
 
 /// Outcomes that are not recorded yet.

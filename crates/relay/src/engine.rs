@@ -24,6 +24,7 @@ use crate::lane::Lane;
 use crate::metrics::{Meter, Silent};
 use crate::settings::{OutOfRange, Settings};
 use crate::stop::{Signal, Wish};
+use crate::trace::Tracer;
 
 use shift::Shift;
 
@@ -39,6 +40,7 @@ pub struct Engine<L: Lane> {
     lane: Arc<L>,
     settings: Settings,
     meter: Arc<dyn Meter>,
+    tracer: Option<Arc<dyn Tracer>>,
 }
 
 /// What an engine did from its start to its end.
@@ -72,7 +74,7 @@ impl<L: Lane> Engine<L> {
     /// A setting that is out of its range.
     pub fn new(lane: Arc<L>, settings: Settings) -> Result<Self, OutOfRange> {
         settings.check(lane.term())?;
-        Ok(Self { lane, settings, meter: Arc::new(Silent) })
+        Ok(Self { lane, settings, meter: Arc::new(Silent), tracer: None })
     }
 
     /// Tells this one what happens.
@@ -82,10 +84,18 @@ impl<L: Lane> Engine<L> {
         self
     }
 
+    /// Lets this one draw a span of each dispatch.
+    #[must_use]
+    pub fn with_tracer(mut self, tracer: Arc<dyn Tracer>) -> Self {
+        self.tracer = Some(tracer);
+        self
+    }
+
     /// Works until it is told to stop, and says what it did. Dropped, it leaves at once.
     pub async fn run<B: Bell>(self, bell: Option<B>, mut stop: Signal) -> Summary {
         let mut rope = bell.map(|bell| Rope::new(bell, Arc::clone(&self.meter)));
         let mut shift = Shift::new(self.lane, self.settings, self.meter, rope.is_some(), Instant::now());
+        shift.flights.tracer = self.tracer;
         shift.told(stop.wish(), Instant::now());
         while !shift.is_over(Instant::now()) {
             let now = Instant::now();

@@ -23,6 +23,7 @@ use crate::line::Line;
 use crate::queues::{Place, Queues};
 use crate::rooms::Rooms;
 use crate::sink::{Message, Published, Sink};
+use crate::trace::{End, Origin};
 
 use order::Order;
 use routing::Routes;
@@ -190,6 +191,18 @@ impl Lane for EventLane {
 
     fn route<'a>(&self, job: &'a Job) -> &'a str {
         job.route.as_ref().map_or("none", |(sink, _)| sink)
+    }
+
+    /// The contract has no place for a caller's trace.
+    fn origin(&self, job: &Job) -> Origin {
+        Origin { attempt: u32::try_from(job.claimed.retry_count).ok().map(|before| before + 1), caller: None }
+    }
+
+    fn end(&self, outcome: &Outcome) -> End {
+        match outcome {
+            Outcome::Delivered => End::well("DELIVERED"),
+            Outcome::Failed { .. } => End::badly("FAILED", None),
+        }
     }
 
     async fn claim(&self, rooms: &Rooms) -> Result<Vec<Job>, Trouble> {

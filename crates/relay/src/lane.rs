@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::lease::{LeaseWatch, Term};
 use crate::rooms::Rooms;
+use crate::trace::{End, Origin};
 
 /// A kind of work, claimed from a database under leases and carried somewhere.
 ///
@@ -33,6 +34,14 @@ pub trait Lane: Send + Sync + 'static {
 
     /// The name of the rail or sink that a job goes to: caps, breakers and metrics are kept by it.
     fn route<'a>(&self, job: &'a Self::Job) -> &'a str;
+
+    /// Where a job comes from, for traces.
+    fn origin(&self, _job: &Self::Job) -> Origin {
+        Origin::default()
+    }
+
+    /// How a dispatch ended, for traces: by words that are safe to show.
+    fn end(&self, outcome: &Self::Outcome) -> End;
 
     /// Claims due rows: at most [`Rooms::total`], and of a route at most [`Rooms::of`] it. What comes beyond that is
     /// given back unstarted.

@@ -18,6 +18,7 @@
 //! - `backoff`: how long to wait after a failure
 //! - [`stop`]: how an engine is told to stop
 //! - [`settings`]: what can be set, and its limits; [`metrics`]: what is told to whoever counts
+//! - [`trace`]: whose trace a dispatch continues; what is told to whoever draws spans
 //! - [`fail_point`]: where a process kills itself for a test
 //! - [`payment`]: the payment lane; [`rail`]: what its ways out can do
 //! - [`event`]: the event lane; [`sink`]: what its ways out can do
@@ -48,6 +49,7 @@ pub mod sink;
 mod slots;
 pub mod stop;
 pub mod store;
+pub mod trace;
 pub mod wake;
 
 pub use engine::{Engine, Summary};

@@ -24,6 +24,7 @@ use crate::line::Line;
 use crate::queues::{Place, Queues};
 use crate::rooms::Rooms;
 use crate::store::{Record, Store, Written};
+use crate::trace::{End, Origin};
 
 use routing::Routes;
 
@@ -177,6 +178,18 @@ impl Lane for MetadataLane {
 
     fn route<'a>(&self, job: &'a Job) -> &'a str {
         job.store.as_deref().unwrap_or("none")
+    }
+
+    /// The contract has no place for a caller's trace.
+    fn origin(&self, job: &Job) -> Origin {
+        Origin { attempt: u32::try_from(job.claimed.retry_count).ok().map(|before| before + 1), caller: None }
+    }
+
+    fn end(&self, outcome: &Outcome) -> End {
+        match outcome {
+            Outcome::Published => End::well("PUBLISHED"),
+            Outcome::Failed(_) => End::badly("FAILED", None),
+        }
     }
 
     async fn claim(&self, rooms: &Rooms) -> Result<Vec<Job>, Trouble> {

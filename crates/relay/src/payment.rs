@@ -1,12 +1,14 @@
 //! The payment lane: claims from PostgreSQL, rails to carry what was claimed, outcomes back.
 //!
 //! Translates between the engine, the SQL functions and the rails. What an answer of a rail means for the ledger is in
-//! [`sending`]; what happens after nobody knew is in [`unknown`]. No rule of the database is here.
+//! [`sending`]; what happens after nobody knew is in [`unknown`]; whose traces payments belong to in [`callers`]. No rule of the
+//! database is here.
 
+mod callers;
 mod sending;
 mod unknown;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +27,9 @@ use crate::lease::{LeaseWatch, Term};
 use crate::line::Line;
 use crate::rail::{Answer, Payment, Rail};
 use crate::rooms::Rooms;
+use crate::trace::{Context, End, Origin};
 
+use callers::Callers;
 use unknown::Next;
 
 /// The most leases that the database takes in one call: a process may hold more.
@@ -40,6 +44,8 @@ pub struct PaymentLane {
     worker: WorkerId,
     lease: Duration,
     rails: BTreeMap<String, Arc<dyn Rail>>,
+    /// There where spans are drawn.
+    callers: Option<Callers>,
     // One line for each kind of call, so that none waits behind another.
     claims: Line,
     completions: Line,
@@ -62,12 +68,20 @@ impl PaymentLane {
             worker,
             lease,
             rails,
+            callers: None,
             claims: line(),
             completions: line(),
             renewals: line(),
             repairs: line(),
             questions: line(),
         }
+    }
+
+    /// Asks after each claim whose traces the payments belong to. For an engine with a tracer: to others it is of no use.
+    #[must_use]
+    pub fn asking_for_callers(mut self) -> Self {
+        self.callers = Some(Callers::default());
+        self
     }
 
     fn rooms(&self, room: impl Fn(&str) -> usize) -> RailRooms {
@@ -136,6 +150,15 @@ impl fmt::Debug for PaymentLane {
     }
 }
 
+/// An instruction under a lease, and the trace in which it was enqueued, where that was asked for and is known.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The instruction.
+    pub claimed: Claimed,
+    /// Its trace.
+    pub caller: Option<Context>,
+}
+
 /// A lease of this lane, shown by its outbox alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease(payment::Lease);
@@ -154,7 +177,7 @@ pub struct Record {
 }
 
 impl Lane for PaymentLane {
-    type Job = Claimed;
+    type Job = Job;
     type Lease = Lease;
     type Outcome = Record;
 
@@ -162,27 +185,46 @@ impl Lane for PaymentLane {
         Term::Renewable(self.lease)
     }
 
-    fn lease(&self, job: &Claimed) -> Lease {
-        Lease(job.lease())
+    fn lease(&self, job: &Job) -> Lease {
+        Lease(job.claimed.lease())
     }
 
-    fn route<'a>(&self, job: &'a Claimed) -> &'a str {
-        &job.rail_type
+    fn route<'a>(&self, job: &'a Job) -> &'a str {
+        &job.claimed.rail_type
     }
 
-    async fn claim(&self, rooms: &Rooms) -> Result<Vec<Claimed>, Trouble> {
+    fn origin(&self, job: &Job) -> Origin {
+        let attempt = u32::try_from(job.claimed.attempt_count).ok().map(|before| before + 1);
+        Origin { attempt, caller: job.caller }
+    }
+
+    fn end(&self, record: &Record) -> End {
+        let (state, outcome) = (record.outcome.state().as_str(), &record.outcome);
+        match outcome.reason() {
+            None => End::well(state),
+            Some(reason) => End::badly(state, Some(&reason.code)),
+        }
+    }
+
+    async fn claim(&self, rooms: &Rooms) -> Result<Vec<Job>, Trouble> {
         let Some(at_most) = u16::try_from(rooms.total()).ok().and_then(|total| BatchSize::try_from(total).ok())
         else {
             return Err(Trouble::Refused(format!("a claim of {} rows", rooms.total())));
         };
         let of_rails = self.rooms(|rail| rooms.of(rail));
-        self.claims
+        let claimed = self
+            .claims
             .call(async |client| worker::claim_within(client, &self.worker, at_most, self.lease, &of_rails).await)
-            .await
+            .await?;
+        let mut of = match &self.callers {
+            Some(callers) => callers.of(&self.claims, &claimed).await,
+            None => HashMap::new(),
+        };
+        Ok(claimed.into_iter().map(|claimed| Job { caller: of.remove(&claimed.outbox_id), claimed }).collect())
     }
 
-    async fn dispatch(&self, job: Claimed, lease: LeaseWatch) -> Finished<Record> {
-        let began = Instant::now();
+    async fn dispatch(&self, job: Job, lease: LeaseWatch) -> Finished<Record> {
+        let (began, job) = (Instant::now(), job.claimed);
         let (outcome, verdict) = match self.rails.get(&job.rail_type) {
             Some(rail) => self.carry(rail.as_ref(), &job, &lease).await,
             // No claim asked for it; whoever serves the rail will have it.

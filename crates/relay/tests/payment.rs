@@ -106,7 +106,7 @@ async fn a_database_that_never_says_what_the_policy_allows_does_not_hold_a_payme
     let root = database.connect().await.unwrap();
     root.batch_execute("update symphony.payment_outbox_pending set next_attempt_at = now()").await.unwrap();
     let job = working.claim(&one).await.unwrap().remove(0);
-    assert!(job.outcome_unknown);
+    assert!(job.claimed.outcome_unknown);
 
     // It takes the connection and says nothing, as one that a firewall has forgotten.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();

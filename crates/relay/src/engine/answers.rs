@@ -12,6 +12,7 @@ use crate::desk::Entry;
 use crate::lane::{Done, Ended, Lane, Repaired, Trouble, Verdict};
 use crate::metrics::{Catch, Meter};
 use crate::rooms::Rooms;
+use crate::trace::TraceId;
 
 use super::calls::{Jobs, LaneEntry, Report};
 use super::flights::{Landed, Landing};
@@ -37,6 +38,7 @@ impl<L: Lane> Shift<L> {
             self.wake.nudge();
         }
         let until = *flight.until.borrow();
+        let trace_id = flight.trace_id;
         let (verdict, outcome) = match landing {
             Landing::Finished(finished) => {
                 self.meter.dispatch_finished(&flight.route, finished.latency, finished.verdict);
@@ -48,7 +50,8 @@ impl<L: Lane> Shift<L> {
                 return;
             }
             Landing::Panicked => {
-                tracing::error!(lease = %flight.lease, route = %flight.route, "the dispatch panicked");
+                tracing::error!(lease = %flight.lease, route = %flight.route, trace_id = trace_id.map(display),
+                    "the dispatch panicked");
                 (Verdict::Bad, self.abandon(&flight.route, &flight.lease))
             }
             Landing::CutOff => (Verdict::Neutral, self.abandon(&flight.route, &flight.lease)),
@@ -57,10 +60,11 @@ impl<L: Lane> Shift<L> {
         match outcome.filter(|_| !flight.lost) {
             Some(outcome) => {
                 let done = Arc::new(Done { lease: flight.lease, outcome });
-                self.desk.hand_in(Entry { done, route: flight.route, until }, now);
+                self.desk.hand_in(Entry { done, route: flight.route, until, trace_id }, now);
             }
             None => {
-                tracing::info!(lease = %flight.lease, route = %flight.route, "a dispatch ended after its lease was lost: not recorded");
+                tracing::info!(lease = %flight.lease, route = %flight.route, trace_id = trace_id.map(display),
+                    "a dispatch ended after its lease was lost: not recorded");
                 self.held.remove(&flight.lease);
             }
         }
@@ -169,14 +173,14 @@ impl<L: Lane> Shift<L> {
                 self.desk.answered();
                 self.meter.trouble("complete");
                 for entry in entries {
-                    self.give_up(&entry.done.lease, &message);
+                    self.give_up(&entry, &message);
                 }
             }
         }
     }
 
     fn ended(&mut self, entry: &LaneEntry<L>, ended: Ended) {
-        let lease = &entry.done.lease;
+        let (lease, trace_id) = (&entry.done.lease, entry.trace_id);
         match ended {
             Ended::Recorded { state, again } => {
                 self.meter.attempt(&entry.route, state);
@@ -186,22 +190,23 @@ impl<L: Lane> Shift<L> {
                     self.wake.scheduled();
                 }
             }
-            Ended::LeaseLost => self.lease_lost(lease),
+            Ended::LeaseLost => self.lease_lost(lease, trace_id),
             Ended::AlreadyTerminal => {
-                tracing::info!(%lease, "the row had ended already");
+                tracing::info!(%lease, trace_id = trace_id.map(display), "the row had ended already");
                 self.meter.already_terminal();
             }
             Ended::Backstop => {
-                tracing::error!(%lease, event = "terminal_backstop", "a second end of a row was held back by the index");
+                tracing::error!(%lease, trace_id = trace_id.map(display), event = "terminal_backstop",
+                    "a second end of a row was held back by the index");
                 self.meter.backstop();
             }
-            Ended::Refused(message) => return self.give_up(lease, &message),
+            Ended::Refused(message) => return self.give_up(entry, &message),
         }
         self.held.remove(lease);
     }
 
-    fn lease_lost(&mut self, lease: &L::Lease) {
-        tracing::info!(%lease, "the lease was lost");
+    fn lease_lost(&mut self, lease: &L::Lease, trace_id: Option<TraceId>) {
+        tracing::info!(%lease, trace_id = trace_id.map(display), "the lease was lost");
         self.meter.lease_lost();
         self.summary.lease_lost += 1;
     }
@@ -234,9 +239,9 @@ impl<L: Lane> Shift<L> {
             } else {
                 flight.lost = true;
                 flight.cut_off();
-                let lease = flight.lease.clone();
+                let (lease, trace_id) = (flight.lease.clone(), flight.trace_id);
                 self.renewal.ended(*id);
-                self.lease_lost(&lease);
+                self.lease_lost(&lease, trace_id);
             }
         }
     }

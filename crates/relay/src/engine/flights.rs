@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::fail_point::{self, Step};
 use crate::lane::{Finished, Lane};
 use crate::lease::LeaseWatch;
+use crate::trace::{self, Begun, End, TraceId, Tracer};
 
 /// How a dispatch came back.
 pub(super) enum Landing<O> {
@@ -34,6 +35,8 @@ pub(super) struct Flight<L: Lane> {
     pub(super) until: watch::Sender<Instant>,
     /// Whether the lease is known to be lost: there is nothing to record then.
     pub(super) lost: bool,
+    /// The trace that it is in, where spans are drawn.
+    pub(super) trace_id: Option<TraceId>,
     task: AbortHandle,
 }
 
@@ -48,6 +51,8 @@ impl<L: Lane> Flight<L> {
 pub(super) struct Flights<L: Lane> {
     lane: Arc<L>,
     margin: Duration,
+    /// Who draws spans, if anybody does.
+    pub(super) tracer: Option<Arc<dyn Tracer>>,
     tasks: JoinSet<Landing<L::Outcome>>,
     flights: HashMap<Id, Flight<L>>,
 }
@@ -56,7 +61,7 @@ pub(super) type Landed<L> = (Id, Landing<<L as Lane>::Outcome>);
 
 impl<L: Lane> Flights<L> {
     pub(super) fn new(lane: Arc<L>, margin: Duration) -> Self {
-        Self { lane, margin, tasks: JoinSet::new(), flights: HashMap::new() }
+        Self { lane, margin, tracer: None, tasks: JoinSet::new(), flights: HashMap::new() }
     }
 
     /// Starts a dispatch under a lease that lasts until then.
@@ -64,7 +69,13 @@ impl<L: Lane> Flights<L> {
         let lease = self.lane.lease(&job);
         let (sender, watch) = LeaseWatch::new(until, self.margin);
         let lane = Arc::clone(&self.lane);
-        let task = self.tasks.spawn(async move {
+        let begun = self
+            .tracer
+            .as_ref()
+            .and_then(|tracer| Begun::dispatch(tracer, &lease.to_string(), &route, lane.origin(&job)));
+        let trace_id = begun.as_ref().map(Begun::trace_id);
+        let ending = Arc::clone(&self.lane);
+        let work = async move {
             // The process may have been held up between the claim and this moment.
             if watch.remaining().is_zero() {
                 return Landing::TooLate;
@@ -73,9 +84,13 @@ impl<L: Lane> Flights<L> {
             let finished = lane.dispatch(job, watch).await;
             fail_point::reach(Step::AfterDispatch);
             Landing::Finished(finished)
-        });
+        };
+        let task = self.tasks.spawn(trace::within(begun, work, move |landing| match landing {
+            Landing::Finished(finished) => ending.end(&finished.outcome),
+            Landing::TooLate | Landing::Panicked | Landing::CutOff => End::well("RELEASED"),
+        }));
         let id = task.id();
-        self.flights.insert(id, Flight { lease, route, probe, until: sender, lost: false, task });
+        self.flights.insert(id, Flight { lease, route, probe, until: sender, lost: false, trace_id, task });
         id
     }
 
@@ -137,6 +152,9 @@ mod tests {
         }
         fn lease(&self, job: &u8) -> u8 {
             *job
+        }
+        fn end(&self, (): &()) -> End {
+            unreachable!()
         }
         fn route<'a>(&self, _: &'a u8) -> &'a str {
             unreachable!()

@@ -22,7 +22,7 @@ use crate::stop::Wish;
 use crate::wake::{Rhythm, Wake};
 
 use super::Summary;
-use super::calls::Calls;
+use super::calls::{Calls, LaneEntry};
 use super::flights::Flights;
 use super::release::Releases;
 
@@ -140,7 +140,7 @@ impl<L: Lane> Shift<L> {
         for id in self.renewal.over(now) {
             self.renewal.ended(id);
             if let Some(flight) = self.flights.get_mut(id) {
-                tracing::warn!(lease = %flight.lease, route = %flight.route,
+                tracing::warn!(lease = %flight.lease, route = %flight.route, trace_id = flight.trace_id.map(display),
                     "the lease could not be renewed in time: its dispatch is cut off");
                 flight.cut_off();
             }
@@ -156,15 +156,17 @@ impl<L: Lane> Shift<L> {
     /// Lets go of what nobody can record or give back any more.
     fn expire(&mut self, now: Instant) {
         for entry in self.desk.expired(now) {
-            self.give_up(&entry.done.lease, "the lease is over");
+            self.give_up(&entry, "the lease is over");
         }
         for lease in self.releases.expired(now) {
             self.held.remove(&lease);
         }
     }
 
-    pub(super) fn give_up(&mut self, lease: &L::Lease, why: &str) {
-        tracing::error!(%lease, why, "an outcome could not be recorded: the lease expires, and repair decides");
+    pub(super) fn give_up(&mut self, entry: &LaneEntry<L>, why: &str) {
+        let lease = &entry.done.lease;
+        tracing::error!(%lease, trace_id = entry.trace_id.map(display), why,
+            "an outcome could not be recorded: the lease expires, and repair decides");
         self.held.remove(lease);
         self.meter.given_up();
         self.summary.given_up += 1;

@@ -11,6 +11,7 @@ use symphony_outbox::payment::{OUTCOME_UNKNOWN, OnUnknown, Outcome, RailAnswer, 
 
 use crate::lane::{Trouble, Verdict};
 use crate::rail::{Inquiry, Invalid, Payment, Rail};
+use crate::trace::{self, End};
 
 /// What is known of earlier attempts when a payment is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +38,20 @@ pub(super) async fn ask(rail: &dyn Rail, payment: &Payment, advice: Result<Advic
         // Without the policy nothing may be decided. The next attempt asks again.
         return Next::Record(still_unknown("the database could not say what the policy allows"), Verdict::Neutral);
     };
-    let inquiry = if rail.can_be_asked() { Some(rail.inquire(payment).await) } else { None };
+    let inquiry =
+        if rail.can_be_asked() { Some(trace::part("inquire", rail.inquire(payment), said).await) } else { None };
     decide(advice, inquiry)
+}
+
+/// What a span tells of a question: what the rail said, in a word.
+fn said(inquiry: &Inquiry) -> End {
+    match inquiry {
+        Inquiry::Executed(_) => End::well("EXECUTED"),
+        Inquiry::Refused { .. } => End::well("REFUSED"),
+        Inquiry::NeverSeen => End::well("NEVER_SEEN"),
+        Inquiry::Undecided { .. } => End::well("UNDECIDED"),
+        Inquiry::Unsaid { .. } => End::badly("UNSAID", None),
+    }
 }
 
 /// For how long advice must hold: until one more sending has ended, and the question that goes before it.

@@ -9,6 +9,7 @@ use symphony_relay::lane::{Done, Ended, Finished, Lane, Repaired, Trouble};
 use symphony_relay::lease::{LeaseWatch, Term};
 use symphony_relay::metrics::Meter;
 use symphony_relay::rooms::Rooms;
+use symphony_relay::trace::End;
 use symphony_relay::wake::Cause;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
@@ -48,6 +49,10 @@ impl Lane for Sim {
 
     fn route<'a>(&self, job: &'a Job) -> &'a str {
         &job.route
+    }
+
+    fn end(&self, outcome: &Outcome) -> End {
+        End::well(if *outcome == Outcome::Paid { "PAID" } else { "OTHER" })
     }
 
     async fn claim(&self, rooms: &Rooms) -> Result<Vec<Job>, Trouble> {
