@@ -13,7 +13,7 @@ use serde::de::{self, Deserializer, Visitor};
 #[derive(Debug, thiserror::Error)]
 #[error("{owner}: {setting}: {problem}")]
 pub struct ConfigError {
-    /// Whose settings: `rail sepa`, `sink orders`, `store copies`.
+    /// Whose settings: `rail sepa`, `sink orders`, `store copies`, `traces`.
     pub owner: String,
     /// The setting, as it is written in the file.
     pub setting: String,
@@ -55,6 +55,11 @@ impl Problem {
     /// About a store.
     pub(crate) fn of_store(self, store: &str) -> ConfigError {
         self.about(format!("store {store}"))
+    }
+
+    /// About the traces.
+    pub(crate) fn of_traces(self) -> ConfigError {
+        self.about("traces".to_owned())
     }
 
     /// What is wrong, with more about it.

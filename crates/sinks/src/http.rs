@@ -11,7 +11,7 @@
 //! - `line`: one request and its whole answer, or a fault, before or after anything was sent
 //! - `reply`: what came back; `retry_after`: when to try again
 //! - `receiver`: the same line to receivers of events and metadata; `cloudevents`: a sink for events over it; `put`: a store
-//!   for metadata
+//!   for metadata; `otlp`: batches of spans to a collector
 //! - `table`: keys of tables; `outcome`: what a dispatch's answer means; `inquiry`: the same for an inquiry's
 
 mod address;
@@ -19,6 +19,8 @@ pub(crate) mod cloudevents;
 mod credentials;
 mod inquiry;
 mod line;
+#[cfg(feature = "otlp")]
+pub(crate) mod otlp;
 mod outcome;
 pub(crate) mod put;
 mod receiver;

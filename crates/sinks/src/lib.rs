@@ -14,11 +14,19 @@
 //! - `http`: signed HTTP(S) requests, for payments, events and metadata (feature `http`, on by default)
 //! - `event`: brokers (features `nats`, `redis` and `rabbitmq`, on by default; `kafka`)
 //! - `metadata`: second stores (features `postgres` and `redis`, on by default)
+//! - `traces`: spans, drawn and carried to a collector (feature `otlp`, on by default)
 //! - `courier`: connections that are kept, lost and made again, and the time that carrying may take
 //! - `broker`: the settings that every broker has; `redis`: a connection to that one; `secret`, `tls`
 
 #![cfg_attr(
-    not(all(feature = "http", feature = "nats", feature = "postgres", feature = "rabbitmq", feature = "redis")),
+    not(all(
+        feature = "http",
+        feature = "nats",
+        feature = "otlp",
+        feature = "postgres",
+        feature = "rabbitmq",
+        feature = "redis"
+    )),
     allow(dead_code, unused_imports, reason = "a build with fewer ways out uses less of what they share")
 )]
 
@@ -44,6 +52,8 @@ pub mod registry;
 mod secret;
 #[cfg(feature = "net")]
 mod tls;
+#[cfg(feature = "otlp")]
+pub mod traces;
 
 pub use config::ConfigError;
 pub use registry::{rail, sink, store};

@@ -22,8 +22,8 @@ use lane::{Event, Metadata, Paced, Payment, RouteSection, StoreRoute};
 
 /// Every setting, with its default.
 pub(crate) const EXAMPLE: &str = include_str!("../../../symphony.example.toml");
-/// The sections whose entries are the user's to name.
-const NAMED: [&str; 3] = ["rails", "sinks", "stores"];
+/// The sections whose entries are the user's to name, or are for the sinks to know.
+const NAMED: [&str; 4] = ["rails", "sinks", "stores", "traces"];
 /// A file of settings is read by people: nobody writes one that is longer.
 const LONGEST: u64 = 1024 * 1024;
 
@@ -37,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) event: Paced<Event>,
     metadata: Paced<Metadata>,
     pub(crate) console: Console,
+    /// For the sinks.
+    pub(crate) traces: Table,
     defaults: BTreeMap<String, Table>,
     rails: BTreeMap<String, Table>,
     sinks: BTreeMap<String, Table>,

@@ -10,6 +10,7 @@
 //! - [`log`]: how lines are written
 //! - [`meter`]: what the engine tells, as Prometheus counts it
 //! - [`served`]: which lanes, with which ways out
+//! - [`traces`]: whether spans are drawn, and how many are lost
 
 pub(crate) mod checks;
 pub(crate) mod endpoints;
@@ -17,3 +18,4 @@ pub(crate) mod gauges;
 pub(crate) mod log;
 pub(crate) mod meter;
 pub(crate) mod served;
+pub(crate) mod traces;

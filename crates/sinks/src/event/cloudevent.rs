@@ -4,6 +4,7 @@
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use symphony_relay::sink::Message;
+use symphony_relay::trace;
 
 /// The media type of the data of every event.
 pub(crate) const CONTENT_TYPE: &str = "application/json";
@@ -23,6 +24,12 @@ pub(crate) fn attributes(message: &Message) -> [(&'static str, String); 6] {
         ("subject", message.ordering_key()),
         ("partitionkey", message.ordering_key()),
     ]
+}
+
+/// The header that names the span on whose behalf an event leaves, where spans are drawn. No attribute: the extension of that name is
+/// for the trace in which an event was made, which nobody knows here.
+pub(crate) fn traceparent() -> Option<(&'static str, String)> {
+    trace::current().map(|span| ("traceparent", span.to_string()))
 }
 
 /// What tells this event from every other: ids are unique within their source only.

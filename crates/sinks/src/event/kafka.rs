@@ -248,5 +248,8 @@ fn headers(message: &Message) -> OwnedHeaders {
     for (name, value) in cloudevent::attributes(message) {
         headers = headers.insert(Header { key: &format!("ce_{name}"), value: Some(&value) });
     }
+    if let Some((name, span)) = cloudevent::traceparent() {
+        headers = headers.insert(Header { key: name, value: Some(&span) });
+    }
     headers.insert(Header { key: "content-type", value: Some(cloudevent::CONTENT_TYPE) })
 }

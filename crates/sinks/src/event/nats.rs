@@ -236,6 +236,9 @@ fn headers(message: &Message) -> HeaderMap {
     for (name, value) in cloudevent::attributes(message) {
         headers.insert(format!("ce-{name}"), cloudevent::header(&value));
     }
+    if let Some((name, span)) = cloudevent::traceparent() {
+        headers.insert(name, span);
+    }
     headers.insert("content-type", cloudevent::CONTENT_TYPE);
     headers.insert("Nats-Msg-Id", cloudevent::header(&cloudevent::unique_id(message)));
     headers

@@ -274,6 +274,9 @@ fn properties(message: &Message) -> BasicProperties {
         let value = AMQPValue::LongString(LongString::from(value));
         headers.insert(ShortString::from(format!("cloudEvents:{name}")), value);
     }
+    if let Some((name, span)) = cloudevent::traceparent() {
+        headers.insert(ShortString::from(name), AMQPValue::LongString(LongString::from(span)));
+    }
     BasicProperties::default()
         .with_delivery_mode(PERSISTENT)
         .with_message_id(ShortString::from(message.id.clone()))

@@ -76,6 +76,12 @@ impl Allowed {
         Ok(allowed)
     }
 
+    /// All of them: for a place that the settings alone decide about, and that is in the house more often than not.
+    pub(super) fn everywhere() -> Self {
+        let all = [IpNet::from(v4(0, 0, 0, 0)), IpNet::from(v6(0, 0, 0, 0))];
+        Self { networks: all.into(), names: Vec::new() }
+    }
+
     /// Whether a name may lead anywhere.
     pub(super) fn name(&self, name: &str) -> bool {
         self.names.contains(&plain(name))

@@ -17,7 +17,7 @@ const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// Set by ourselves or by the connection: a second opinion in the settings would only break things.
-const OURS: [&str; 12] = [
+const OURS: [&str; 14] = [
     "accept",
     "connection",
     "content-length",
@@ -25,6 +25,8 @@ const OURS: [&str; 12] = [
     "expect",
     "host",
     "te",
+    "traceparent",
+    "tracestate",
     "trailer",
     "transfer-encoding",
     "upgrade",

@@ -8,9 +8,10 @@
 use std::error::Error;
 use std::time::{Duration, SystemTime};
 
-use reqwest::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
+use reqwest::header::{CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Request, Response};
+use symphony_relay::trace;
 
 use super::address::Allowed;
 use super::reply::Reply;
@@ -18,6 +19,9 @@ use super::resolver::Filtered;
 use super::retry_after;
 use crate::config::Problem;
 use crate::tls;
+
+/// Names the span on whose behalf a request leaves.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -94,6 +98,9 @@ impl Line {
         if !self.keeps_connections {
             // Else the server waits for a second request, and the closed connection lingers on our side.
             request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if let Some(value) = trace::current().and_then(|span| HeaderValue::from_str(&span.to_string()).ok()) {
+            request.headers_mut().insert(TRACEPARENT, value);
         }
         // The connection has a shorter limit of its own, so that what runs into this one had its connection.
         match tokio::time::timeout(self.timeout, self.send_and_read(request)).await {

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use symphony_proof::kit::wait::{self, BOUND};
 use symphony_relay::sink::{Message, Published, Sink};
+use symphony_relay::trace::{self, Context};
 
 use crate::authority::Authority;
-use crate::place::{Files, Place, event, seen, sink_to, sink_with};
+use crate::place::{Files, Place, Seen, event, seen, sink_to, sink_with};
 
 const CONFIRMED: Published = Published::Confirmed { repeat: false };
 /// What a sink is given to confirm in the facts about outages, and what a busy machine may add to it.
@@ -36,8 +37,11 @@ async fn arrives_whole<P: Place>(place: &P, sink: &dyn Sink) {
     message.event_type = "order.paid.v1".to_owned();
     message.data =
         "{\"text\": \"\u{1f600} \\u0000 \\r\\n\", \"amount\": 10.00, \"big\": 12345678901234567890}".to_owned();
-    assert_eq!(sink.publish(&message).await, CONFIRMED);
-    assert_eq!(place.read().await, [seen(&message)]);
+    // A context that only this message carries: what leaves on nobody's behalf names nobody.
+    let span = Context::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").unwrap();
+    assert_eq!(trace::on_behalf_of(span, sink.publish(&message)).await, CONFIRMED);
+    let traceparent = P::HAS_HEADERS.then(|| span.to_string());
+    assert_eq!(place.read().await, [Seen { traceparent, ..seen(&message) }]);
 }
 
 async fn a_repeat_is_dropped_or_can_be_told<P: Place>(place: &P, sink: &dyn Sink) {

@@ -181,6 +181,7 @@ fn binary(headers: &HeaderMap, data: String) -> Seen {
         subject: header("subject"),
         key: header("partitionkey"),
         data,
+        traceparent: headers.get("traceparent").map(|value| value.to_str().unwrap().to_owned()),
     }
 }
 
@@ -195,6 +196,7 @@ fn structured(body: &str) -> Seen {
         subject: text("subject"),
         key: text("partitionkey"),
         data: event["data"].to_string(),
+        traceparent: None,
     }
 }
 

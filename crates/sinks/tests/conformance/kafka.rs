@@ -114,5 +114,6 @@ fn found(message: &rdkafka::message::BorrowedMessage<'_>) -> Seen {
         subject: header("ce_subject"),
         key: text(message.key()),
         data: text(message.payload()),
+        traceparent: headers.iter().find(|header| header.key == "traceparent").map(|header| text(header.value)),
     }
 }

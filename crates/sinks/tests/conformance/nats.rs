@@ -121,5 +121,6 @@ fn found(message: &Value) -> Seen {
         subject: header("ce-subject"),
         key: header("ce-partitionkey"),
         data: text("data"),
+        traceparent: headers.lines().find_map(|line| line.strip_prefix("traceparent: ")).map(str::to_owned),
     }
 }

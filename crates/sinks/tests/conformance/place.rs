@@ -22,6 +22,8 @@ pub(crate) struct Seen {
     pub(crate) subject: String,
     pub(crate) key: String,
     pub(crate) data: String,
+    /// Whose span it was sent by, beside the event.
+    pub(crate) traceparent: Option<String>,
 }
 
 /// A server for one kind of sink.
@@ -30,6 +32,8 @@ pub(crate) trait Place: Sized {
     const DROPS_REPEATS: bool;
     /// A destination that the server refuses.
     const NOWHERE: &'static str;
+    /// Whether a message has headers beside the event.
+    const HAS_HEADERS: bool = true;
 
     /// Starts the server; with TLS only where an authority is given. None where it has none.
     async fn start(tls: Option<&Authority>) -> Option<Self>;
@@ -113,6 +117,7 @@ pub(crate) fn seen(message: &Message) -> Seen {
         subject: format!("{}/{}", message.aggregate_type, message.aggregate_id),
         key: format!("{}/{}", message.aggregate_type, message.aggregate_id),
         data: message.data.clone(),
+        traceparent: None,
     }
 }
 

@@ -97,6 +97,10 @@ fn found(properties: &BasicProperties, data: &[u8]) -> Seen {
         subject: header("subject"),
         key: header("partitionkey"),
         data: String::from_utf8(data.to_vec()).unwrap(),
+        traceparent: headers.get("traceparent").map(|value| match value {
+            AMQPValue::LongString(text) => String::from_utf8(text.as_bytes().to_vec()).unwrap(),
+            other => panic!("{other:?}"),
+        }),
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) struct Redis {
 impl Place for Redis {
     const DROPS_REPEATS: bool = true;
     const NOWHERE: &'static str = "a-list";
+    const HAS_HEADERS: bool = false;
 
     async fn start(tls: Option<&Authority>) -> Option<Self> {
         let place = Self { broker: broker(Kind::Redis, tls).await, tls: tls.is_some() };
@@ -194,5 +195,6 @@ fn found(entry: Answer) -> Seen {
         subject: field("subject"),
         key: field("partitionkey"),
         data: field("data"),
+        traceparent: None,
     }
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use symphony_outbox::payment::{Instruction, Payload, producer};
+use symphony_relay::trace::Context;
 
 use super::with_examples;
 use crate::{
@@ -40,6 +41,9 @@ pub(crate) struct Arguments {
     /// The rail that carries it; see: symphony rail list
     #[arg(long, value_name = "NAME")]
     rail: String,
+    /// The W3C trace context of who asks for it, which the dispatch goes on with where the relayer draws spans
+    #[arg(long, value_name = "CONTEXT", value_parser = traceparent)]
+    traceparent: Option<Context>,
     #[command(flatten)]
     payload: Source,
     #[command(flatten)]
@@ -67,8 +71,17 @@ impl Arguments {
             rail_type: self.rail,
             payload: self.payload.read()?,
         };
-        let client = database.connect().await?;
-        let enqueued = producer::enqueue(&client, &instruction).await?;
+        let mut client = database.connect().await?;
+        let enqueued = match self.traceparent {
+            None => producer::enqueue(&client, &instruction).await?,
+            Some(context) => {
+                let transaction = client.transaction().await?;
+                producer::set_traceparent(&transaction, &context.to_string()).await?;
+                let enqueued = producer::enqueue(&transaction, &instruction).await?;
+                transaction.commit().await?;
+                enqueued
+            }
+        };
         self.form.print(&enqueued, || {
             format!(
                 "outbox id  {}\nsequence   {}\nreplayed   {}\n",
@@ -79,6 +92,10 @@ impl Arguments {
         })?;
         Ok(Answer::Yes)
     }
+}
+
+fn traceparent(text: &str) -> Result<Context, &'static str> {
+    Context::parse(text).ok_or("write it as 00-<32 digits>-<16 digits>-<2 digits>, hexadecimal and in lower case")
 }
 
 impl Source {

@@ -26,11 +26,15 @@ use crate::{
         log,
         meter::{Counts, LaneMeter},
         served::Served,
+        traces,
     },
 };
 
 /// How long a second signal gives tasks to be dropped before the process is gone.
 const LEAVE: Duration = Duration::from_secs(1);
+
+/// How long the last spans may take to be carried away, after everything else has ended.
+const LAST_SPANS: Duration = Duration::from_secs(2);
 
 /// Carry what is committed to its rails, brokers and stores, until told to stop
 ///
@@ -84,7 +88,9 @@ impl Arguments {
             .unwrap_or(url);
         let (target, bell) = (Arc::new(Target::parse(url)?), Arc::new(Target::parse(listen_url)?));
         let worker = worker_name(&config.relayer.worker);
-        let served = Served::build(&config, &target, &worker)?;
+        let mut registry = Registry::with_prefix("symphony");
+        let traces = traces::start(&config.traces, &worker, &mut registry)?;
+        let served = Served::build(&config, &target, &worker, traces.as_ref())?;
         let logins = Logins::parse(
             self.console_read_url.as_deref().unwrap_or(&config.console.read_url),
             self.console_act_url.as_deref().unwrap_or(&config.console.act_url),
@@ -108,7 +114,6 @@ impl Arguments {
             return Ok(Answer::Yes);
         }
 
-        let mut registry = Registry::with_prefix("symphony");
         let counts = Counts::new(&mut registry);
         let (stop, signal) = Stop::new();
         let listener = match config.relayer.endpoints.trim() {
@@ -143,7 +148,12 @@ impl Arguments {
             tokio::spawn(endpoints::serve(listener, shown, console.map(Console::router)));
         }
         let grace = served.grace();
-        let work = served.run(&bell, meters, &signal);
+        let work = async {
+            served.run(&bell, meters, &signal).await;
+            if let Some(traces) = traces {
+                traces.end(LAST_SPANS).await;
+            }
+        };
         until_stopped(work, &stop, interruption, grace).await?;
         if signal.wish() == Wish::Leave { Ok(Answer::No) } else { Ok(Answer::Yes) }
     }

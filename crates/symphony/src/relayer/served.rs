@@ -17,8 +17,10 @@ use symphony_relay::settings::OutOfRange;
 use symphony_relay::sink::Sink;
 use symphony_relay::stop::Signal;
 use symphony_relay::store::Store;
-use symphony_relay::{Engine, Summary, lane};
+use symphony_relay::trace::Tracer;
+use symphony_relay::{Engine, Settings, Summary, lane};
 use symphony_sinks::ConfigError;
+use symphony_sinks::traces::Traces;
 
 use super::checks::{self, Serving};
 use super::meter::LaneMeter;
@@ -55,10 +57,15 @@ struct Metadata {
 
 impl Served {
     /// Builds what the settings name. No database and no broker is asked.
-    pub(crate) fn build(config: &Config, target: &Arc<Target>, worker: &WorkerId) -> Result<Self, Failure> {
-        let payment = Payment::build(config, target, worker)?;
-        let event = Event::build(config, target, worker)?;
-        let metadata = Metadata::build(config, target, worker)?;
+    pub(crate) fn build(
+        config: &Config,
+        target: &Arc<Target>,
+        worker: &WorkerId,
+        traces: Option<&Traces>,
+    ) -> Result<Self, Failure> {
+        let payment = Payment::build(config, target, worker, traces)?;
+        let event = Event::build(config, target, worker, traces)?;
+        let metadata = Metadata::build(config, target, worker, traces)?;
         let graces = [
             payment.as_ref().map(|(_, grace)| *grace),
             event.as_ref().map(|(_, grace)| *grace),
@@ -139,7 +146,7 @@ impl Served {
 type Built<L> = Result<Option<(L, Duration)>, Failure>;
 
 impl Payment {
-    fn build(config: &Config, target: &Arc<Target>, worker: &WorkerId) -> Built<Self> {
+    fn build(config: &Config, target: &Arc<Target>, worker: &WorkerId, traces: Option<&Traces>) -> Built<Self> {
         let rails = config.rails()?;
         if rails.is_empty() {
             return Ok(None);
@@ -148,14 +155,17 @@ impl Payment {
         let settings = config.payment_settings(&rails);
         let grace = settings.grace;
         let asked = ways.iter().map(|(name, rail)| (name.clone(), rail.can_be_asked())).collect();
-        let lane = PaymentLane::new(Arc::clone(target), worker.clone(), config.payment.own.lease, ways);
-        let engine = Engine::new(Arc::new(lane), settings).map_err(|wrong| out_of_range("payment", &wrong))?;
+        let mut lane = PaymentLane::new(Arc::clone(target), worker.clone(), config.payment.own.lease, ways);
+        if traces.is_some() {
+            lane = lane.asking_for_callers();
+        }
+        let engine = engine(lane, settings, "payment", traces.map(Traces::of_payments))?;
         Ok(Some((Self { engine, rails: asked, unserved: config.payment.own.unserved_rails }, grace)))
     }
 }
 
 impl Event {
-    fn build(config: &Config, target: &Arc<Target>, worker: &WorkerId) -> Built<Self> {
+    fn build(config: &Config, target: &Arc<Target>, worker: &WorkerId, traces: Option<&Traces>) -> Built<Self> {
         let (sections, routes) = (config.sinks()?, config.routes()?);
         if routes.sinks().next().is_none() {
             return Ok(None);
@@ -170,13 +180,13 @@ impl Event {
         let ways = sinks.values().cloned().collect();
         let (source, order) = (config.event.own.source.clone(), config.event.own.order);
         let lane = EventLane::new(Arc::clone(target), worker.clone(), Publishing { source, routes, sinks, order });
-        let engine = Engine::new(Arc::new(lane), settings).map_err(|wrong| out_of_range("event", &wrong))?;
+        let engine = engine(lane, settings, "event", traces.map(Traces::of_events))?;
         Ok(Some((Self { engine, sinks: ways }, grace)))
     }
 }
 
 impl Metadata {
-    fn build(config: &Config, target: &Arc<Target>, worker: &WorkerId) -> Built<Self> {
+    fn build(config: &Config, target: &Arc<Target>, worker: &WorkerId, traces: Option<&Traces>) -> Built<Self> {
         let (sections, routes) = (config.stores()?, config.store_routes()?);
         if routes.stores().next().is_none() {
             return Ok(None);
@@ -186,7 +196,7 @@ impl Metadata {
         let grace = settings.grace;
         let ways = stores.values().cloned().collect();
         let lane = MetadataLane::new(Arc::clone(target), worker.clone(), Storing { routes, stores });
-        let engine = Engine::new(Arc::new(lane), settings).map_err(|wrong| out_of_range("metadata", &wrong))?;
+        let engine = engine(lane, settings, "metadata", traces.map(Traces::of_metadata))?;
         Ok(Some((Self { engine, stores: ways }, grace)))
     }
 }
@@ -229,6 +239,18 @@ fn ways_out<W>(
     sections.iter().map(built).collect()
 }
 
-fn out_of_range(section: &str, wrong: &OutOfRange) -> Failure {
-    Failure::usage(format!("{section}.{wrong}")).hint("see: symphony run --print-example")
+/// The engine of a lane, whose section in the settings this is.
+fn engine<L: lane::Lane>(
+    lane: L,
+    settings: Settings,
+    section: &str,
+    tracer: Option<Arc<dyn Tracer>>,
+) -> Result<Engine<L>, Failure> {
+    let out_of_range =
+        |wrong: OutOfRange| Failure::usage(format!("{section}.{wrong}")).hint("see: symphony run --print-example");
+    let engine = Engine::new(Arc::new(lane), settings).map_err(out_of_range)?;
+    Ok(match tracer {
+        Some(tracer) => engine.with_tracer(tracer),
+        None => engine,
+    })
 }

@@ -8,6 +8,7 @@
 //! - [`crashing`], [`stalling`], [`pooling`]: proof 28, the database dies, falls silent, or is behind a pooler
 //! - [`doubting`], [`breaking`]: proof 29, the bank does not say, or is down
 //! - [`refusing`], [`answering`], [`logging`]: why it does not start, what it answers, what it writes
+//! - [`spanning`]: which spans it draws, and that nothing waits for them; [`collector`] takes them
 //! - [`ruling`], [`alerting`]: the alerts and the dashboard that ship, as text and in a real run; [`tower`] has the Prometheus
 #![expect(
     clippy::unwrap_used,
@@ -19,6 +20,7 @@ mod alerting;
 mod answering;
 mod bank;
 mod breaking;
+mod collector;
 mod crashing;
 mod doubting;
 mod dying;
@@ -33,6 +35,7 @@ mod refusing;
 mod relayer;
 mod replies;
 mod ruling;
+mod spanning;
 mod stalling;
 mod stopping;
 mod tower;
