@@ -16,6 +16,7 @@ use symphony_outbox::error::event::CompleteError;
 use symphony_outbox::event::worker::{self, Claimed, Completion, Outcome};
 use symphony_outbox::event::{EventId, ProcessorId};
 use symphony_outbox::{BatchSize, WorkerId};
+use tokio_postgres::Client;
 
 use crate::lane::{Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
 use crate::lease::{LeaseWatch, Term};
@@ -31,9 +32,8 @@ use routing::Routes;
 /// How long a claim of this lane lasts: the contract says so, and nobody can make it longer.
 const CLAIM: Duration = Duration::from_secs(300);
 
-/// How long to wait before asking again whether an earlier event is recorded: at first, and at last.
-const FIRST_PAUSE: Duration = Duration::from_millis(2);
-const LAST_PAUSE: Duration = Duration::from_millis(128);
+/// How long the question may take whether something waits behind what was recorded: without an answer a claim finds out.
+const ASKING: Duration = Duration::from_secs(1);
 
 /// Where events go, and how.
 pub struct Publishing {
@@ -75,6 +75,14 @@ pub struct Job {
     /// The sink and the name under which it gets the event; none where no route fits.
     route: Option<(String, String)>,
     place: Place,
+}
+
+/// How an event went. Where order is strict, one that was delivered keeps its place until that is recorded or given up: the next
+/// one comes when the database knows.
+#[derive(Debug)]
+pub struct Parting {
+    outcome: Outcome,
+    place: Option<Place>,
 }
 
 /// A claim on one event.
@@ -125,7 +133,7 @@ impl EventLane {
             return failed(format!("there is no sink {sink}"), Verdict::Neutral);
         };
         job.place.come().await;
-        if self.publishing.order == Order::Aggregate
+        if self.strict()
             && let Err(why) = self.is_first(job.claimed.id).await
         {
             return failed(why, Verdict::Neutral);
@@ -142,20 +150,33 @@ impl EventLane {
         }
     }
 
-    /// Whether no earlier event of the aggregate is unprocessed, whoever holds it. One that this process has just published is
-    /// recorded in a moment: that is waited for. Anything else is said, and the event goes back.
+    fn strict(&self) -> bool {
+        self.publishing.order == Order::Aggregate
+    }
+
+    /// Whether no earlier event of the aggregate is unprocessed, whoever holds it. Else it goes back, and is not claimed again before
+    /// that one is processed.
     async fn is_first(&self, id: EventId) -> Result<(), String> {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            let asked = self.questions.call(async |client| worker::earlier_unprocessed(client, id).await).await;
-            match asked {
-                Ok(None) => return Ok(()),
-                Ok(Some(behind)) if pause > LAST_PAUSE => return Err(format!("waits behind event {behind}")),
-                Ok(Some(_)) => tokio::time::sleep(pause).await,
-                Err(trouble) => return Err(trouble.to_string()),
-            }
-            pause *= 2;
+        match self.questions.call(async |client| worker::earlier_unprocessed(client, id).await).await {
+            Ok(None) => Ok(()),
+            Ok(Some(behind)) => Err(format!("waits behind event {behind}")),
+            Err(trouble) => Err(trouble.to_string()),
         }
+    }
+
+    /// How many of a claim may stand behind another of it. They have a slot and do not use it: half of what is free is
+    /// for aggregates of which nothing is held.
+    fn followers(&self, room: usize) -> usize {
+        room.saturating_sub(self.queues.waiting()) / 2
+    }
+
+    /// Whether something could be claimed now that these were before.
+    async fn uncovers(&self, recorded: &[EventId]) -> bool {
+        if recorded.is_empty() {
+            return false;
+        }
+        let question = self.questions.call(async |client| worker::any_behind(client, recorded).await);
+        matches!(tokio::time::timeout(ASKING, question).await, Err(_) | Ok(Err(_) | Ok(true)))
     }
 
     fn message(&self, job: &Job, destination: String) -> Message {
@@ -179,7 +200,7 @@ fn failed(error: String, verdict: Verdict) -> (Outcome, Verdict) {
 impl Lane for EventLane {
     type Job = Job;
     type Lease = Lease;
-    type Outcome = Outcome;
+    type Outcome = Parting;
 
     fn term(&self) -> Term {
         Term::Fixed(CLAIM)
@@ -213,7 +234,15 @@ impl Lane for EventLane {
         let Some(at_most) = u16::try_from(room).ok().and_then(|room| BatchSize::try_from(room).ok()) else {
             return Err(Trouble::Refused(format!("a claim of {room} events")));
         };
-        let claim = self.claims.call(async |client| worker::claim(client, &self.worker, at_most).await).await?;
+        let followers = u16::try_from(self.followers(room)).unwrap_or(u16::MAX);
+        let claim = async |client: &Client| {
+            if self.strict() {
+                worker::claim_in_order(client, &self.worker, at_most, followers).await
+            } else {
+                worker::claim(client, &self.worker, at_most).await
+            }
+        };
+        let claim = self.claims.call(claim).await?;
         let job = |claimed: Claimed| Job {
             route: self.publishing.routes.of(&claimed.event),
             place: self.queues.stand(&claimed.event.aggregate_type, &claimed.event.aggregate_id),
@@ -223,36 +252,39 @@ impl Lane for EventLane {
         Ok(claim.events.into_iter().map(job).collect())
     }
 
-    async fn dispatch(&self, mut job: Job, lease: LeaseWatch) -> Finished<Outcome> {
+    async fn dispatch(&self, mut job: Job, lease: LeaseWatch) -> Finished<Parting> {
         let began = Instant::now();
         let (outcome, verdict) = self.carry(&mut job, &lease).await;
-        Finished { outcome, latency: began.elapsed(), verdict }
+        let place = (self.strict() && outcome == Outcome::Delivered).then_some(job.place);
+        Finished { outcome: Parting { outcome, place }, latency: began.elapsed(), verdict }
     }
 
-    fn abandoned(&self, _lease: &Lease) -> Option<Outcome> {
-        Some(Outcome::Failed { error: Some("publishing was cut off".to_owned()) })
+    fn abandoned(&self, _lease: &Lease) -> Option<Parting> {
+        let outcome = Outcome::Failed { error: Some("publishing was cut off".to_owned()) };
+        Some(Parting { outcome, place: None })
     }
 
-    async fn complete(&self, done: &[Arc<Done<Lease, Outcome>>]) -> Result<Vec<Ended>, Trouble> {
+    async fn complete(&self, done: &[Arc<Done<Lease, Parting>>]) -> Result<Vec<Ended>, Trouble> {
         let completions: Vec<_> = done
             .iter()
             .map(|done| Completion {
                 id: done.lease.id,
                 processor: done.lease.processor.clone(),
-                outcome: done.outcome.clone(),
+                outcome: done.outcome.outcome.clone(),
             })
             .collect();
         let ends =
             self.completions.call(async |client| worker::complete_batch(client, &completions).await).await?;
-        let state = |done: &Done<Lease, Outcome>| match done.outcome {
-            Outcome::Delivered => ("DELIVERED", false),
-            Outcome::Failed { .. } => ("FAILED", true),
+        let last = |(end, done): (&Result<(), CompleteError>, &Arc<Done<Lease, Parting>>)| {
+            (end.is_ok() && done.outcome.place.as_ref().is_some_and(Place::is_last)).then_some(done.lease.id)
         };
-        let ended = |(end, done): (Result<(), CompleteError>, &Arc<Done<Lease, Outcome>>)| match end {
-            Ok(()) => {
-                let (state, again) = state(done);
-                Ended::Recorded { state, again }
-            }
+        let recorded: Vec<_> = ends.iter().zip(done).filter_map(last).collect();
+        let uncovers = self.uncovers(&recorded).await;
+        let ended = |(end, done): (Result<(), CompleteError>, &Arc<Done<Lease, Parting>>)| match end {
+            Ok(()) => match done.outcome.outcome {
+                Outcome::Delivered => Ended::Recorded { state: "DELIVERED", again: false, frees: uncovers },
+                Outcome::Failed { .. } => Ended::Recorded { state: "FAILED", again: true, frees: false },
+            },
             Err(CompleteError::ClaimLost(_)) => Ended::LeaseLost,
             Err(error) => Ended::Refused(Trouble::from(error).to_string()),
         };

@@ -116,6 +116,8 @@ pub enum Ended {
         state: &'static str,
         /// Whether the row is scheduled to be tried again.
         again: bool,
+        /// Whether rows may be claimed now that could not be before, because they had to come after this one.
+        frees: bool,
     },
     /// Somebody else holds the row, or the lease ran out. An event of concurrency: nothing to repeat, nobody to page.
     LeaseLost,

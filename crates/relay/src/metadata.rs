@@ -261,7 +261,9 @@ impl Lane for MetadataLane {
 
 fn ended(answer: Answer) -> Ended {
     match (answer.refused, answer.status) {
-        (None, Some(status)) => Ended::Recorded { state: status.as_str(), again: answer.next_retry_at.is_some() },
+        (None, Some(status)) => {
+            Ended::Recorded { state: status.as_str(), again: answer.next_retry_at.is_some(), frees: false }
+        }
         (Some(MoveError::AlreadyTerminal(_)), _) => Ended::AlreadyTerminal,
         (Some(MoveError::ClaimLost(_) | MoveError::WrongStatus(_) | MoveError::Missing(_)), _) => Ended::LeaseLost,
         (Some(error), _) => Ended::Refused(Trouble::from(error).to_string()),

@@ -302,9 +302,11 @@ impl Lane for PaymentLane {
 
 fn ended(end: Result<Completed, CompleteError>) -> Ended {
     match end {
-        Ok(completed) => {
-            Ended::Recorded { state: completed.state.as_str(), again: completed.next_attempt_at.is_some() }
-        }
+        Ok(completed) => Ended::Recorded {
+            state: completed.state.as_str(),
+            again: completed.next_attempt_at.is_some(),
+            frees: false,
+        },
         Err(CompleteError::LeaseLost(_)) => Ended::LeaseLost,
         Err(CompleteError::AlreadyTerminal(_)) => Ended::AlreadyTerminal,
         Err(CompleteError::Fault(Fault::TerminalBackstop(_))) => Ended::Backstop,

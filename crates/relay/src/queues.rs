@@ -4,6 +4,7 @@
 //! comes when that one is done, however it went. Nothing here knows of other processes.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
@@ -11,9 +12,9 @@ use tokio::sync::watch;
 /// What has an order of its own, an aggregate or an entity: its type and its id.
 type Subject = (String, String);
 
-/// The last job of each subject that this process holds.
+/// The last job of each subject that this process holds, and how many wait for one before them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Queues(Arc<Mutex<HashMap<Subject, Last>>>);
+pub(crate) struct Queues(Arc<Mutex<HashMap<Subject, Last>>>, Arc<AtomicUsize>);
 
 #[derive(Debug)]
 struct Last {
@@ -28,8 +29,25 @@ pub(crate) struct Place {
     queues: Queues,
     subject: Subject,
     ticket: u64,
-    before: Option<watch::Receiver<()>>,
+    before: Option<(watch::Receiver<()>, Waiting)>,
     _held: watch::Sender<()>,
+}
+
+/// One that waits, counted until it is dropped.
+#[derive(Debug)]
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Queues {
@@ -41,16 +59,29 @@ impl Queues {
         let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let ticket = queues.get(&subject).map_or(0, |last| last.ticket + 1);
         let before = queues.insert(subject.clone(), Last { done, ticket }).map(|last| last.done);
+        let before = before.map(|before| (before, Waiting::new(&self.1)));
         Place { queues: self.clone(), subject, ticket, before, _held: held }
+    }
+
+    /// How many jobs have not come yet because one of their subject is before them.
+    pub(crate) fn waiting(&self) -> usize {
+        self.1.load(Ordering::Relaxed)
     }
 }
 
 impl Place {
     /// Waits until the one before is done.
     pub(crate) async fn come(&mut self) {
-        if let Some(mut before) = self.before.take() {
+        if let Some((before, _)) = &mut self.before {
             while before.changed().await.is_ok() {}
         }
+        self.before = None;
+    }
+
+    /// Whether nobody of this process stands behind.
+    pub(crate) fn is_last(&self) -> bool {
+        let queues = self.queues.0.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.get(&self.subject).is_some_and(|last| last.ticket == self.ticket)
     }
 }
 
@@ -72,10 +103,7 @@ mod tests {
     use super::*;
 
     async fn waits(place: &mut Place) -> bool {
-        let before = place.before.clone();
-        let waits = timeout(Duration::from_secs(1), place.come()).await.is_err();
-        place.before = place.before.take().or(before.filter(|_| waits));
-        waits
+        timeout(Duration::from_secs(1), place.come()).await.is_err()
     }
 
     #[tokio::test(start_paused = true)]
@@ -88,8 +116,10 @@ mod tests {
         assert!(!waits(&mut first).await);
         assert!(!waits(&mut other).await);
         assert!(waits(&mut second).await);
+        assert_eq!((queues.waiting(), second.is_last(), third.is_last()), (2, false, true));
         drop(first);
         assert!(!waits(&mut second).await);
+        assert_eq!(queues.waiting(), 1);
         assert!(waits(&mut third).await);
         // One that is given up does not stop the next.
         drop(second);
@@ -97,5 +127,10 @@ mod tests {
         drop(third);
         drop(other);
         assert!(queues.0.lock().unwrap().is_empty());
+        // One that never came does not count either.
+        let (first, second) = (queues.stand("order", "1"), queues.stand("order", "1"));
+        drop(second);
+        assert_eq!(queues.waiting(), 0);
+        drop(first);
     }
 }

@@ -102,7 +102,7 @@ async fn a_database_that_never_says_what_the_policy_allows_does_not_hold_a_payme
     let lease = working.lease(&job);
     let sent = working.dispatch(job, held()).await;
     let ended = working.complete(&[Arc::new(Done { lease, outcome: sent.outcome })]).await.unwrap();
-    assert_eq!(ended, [Ended::Recorded { state: "RETRYABLE", again: true }]);
+    assert_eq!(ended, [Ended::Recorded { state: "RETRYABLE", again: true, frees: false }]);
     let root = database.connect().await.unwrap();
     root.batch_execute("update symphony.payment_outbox_pending set next_attempt_at = now()").await.unwrap();
     let job = working.claim(&one).await.unwrap().remove(0);

@@ -5,9 +5,16 @@
 -- again, or under a claim that is too old. The first is walked by number; of the others the first thousand are put in the order of
 -- their numbers, so that a million that are due at once cost no more. How many of each are wanted follows from the
 -- numbers of all three; then those are locked, past what others hold.
+--
+-- With the setting symphony.claim_followers a claim keeps the order of each aggregate, and is still made of claimable events only. It hands out
+-- heads, those that no unprocessed event of their aggregate comes before, and as many followers as the setting says in all: events that come directly behind
+-- what the same claim hands out. So nothing is claimed that would only have to wait for another processor or for another's delay. A head that has
+-- failed goes alone: should it fail again, nobody goes back with it. Heads are sought by number, and where too few are found, because
+-- many events wait behind few, aggregate by aggregate. Unset or empty, the order is none of its business.
+--
 -- A claim has no token: give a processor id that was never used before, for it is all that tells a claim from an
 -- earlier one. See docs/decisions/0005-event-claims-without-tokens.md.
--- Locks: the rows it returns. Waits for nobody. Raises: P7005. For: symphony_executor.
+-- Locks: the rows it returns, and with the setting some that it lets go again. Waits for nobody. Raises: P7005. For: symphony_executor.
 create or replace function m10_recovery.claim_outbox_events(
   p_processor_id text,
   p_batch_size   integer default 10)
@@ -32,129 +39,316 @@ create or replace function m10_recovery.claim_outbox_events(
 as $$
 #variable_conflict use_column
 declare
-  v_window  int := 1000;
-  v_wanted  int;
+  v_window    int := 1000;
+  v_wanted    int;
   -- How many of the lowest numbers are of each kind.
-  v_fresh   int;
-  v_retries int;
-  v_stale   int;
-  v_found   bigint[];
-  v_taken   bigint[] := '{}';
+  v_fresh     int;
+  v_retries   int;
+  v_stale     int;
+  v_found     bigint[];
+  v_taken     bigint[] := '{}';
+  -- For a claim in order: how many followers it may bring, whether there is more than it looked at, what it saw, the heads that are
+  -- locked, and how far aggregates were walked.
+  v_setting   constant text := nullif(current_setting('symphony.claim_followers', true), '');
+  v_room      int;
+  v_crowded   boolean;
+  v_seen      tid[];
+  v_heads     tid[];
+  v_type      text := '';
+  v_aggregate text := '';
 begin
   perform check_argument('p_processor_id', p_processor_id, 200);
   perform check_range('p_batch_size', p_batch_size, 1, 1000);
+  if v_setting !~ '^[0-9]{1,4}$' then
+    raise exception 'symphony.claim_followers must be a number from 0 to 9999' using errcode = 'P7005';
+  end if;
 
-  -- One round is enough unless others take what we counted on.
-  for v_round in 1 .. 20 loop
-    v_wanted := p_batch_size - cardinality(v_taken);
-    exit when v_wanted = 0;
-
-    select count(*) filter (where c.kind = 'fresh'), count(*) filter (where c.kind = 'retry'), count(*) filter (where c.kind = 'stale')
-    into v_fresh, v_retries, v_stale
+  -- Aggregates are compared as ranges below, so that no index but theirs is of use: see docs/decisions/0003-pinned-plans.md.
+  if v_setting is not null then
+    v_window := 4 * p_batch_size;
+    select array_agg(w.place order by w.id),
+           v_window in (count(*) filter (where w.kind = 'fresh'), count(*) filter (where w.kind = 'retry'), count(*) filter (where w.kind = 'stale'))
+    into v_seen, v_crowded
     from (
-      select c.kind
-      from (
-        (select 'fresh' as kind, o.id
-         from outbox o
-         where o.processed_at is null
-           and o.claimed_at is null
-           and o.process_after is null
-         order by o.id
-         limit v_wanted)
-        union all
-        (select 'retry', o.id
-         from outbox o
-         where o.processed_at is null
-           and o.claimed_at is null
-           and o.process_after is not null
-           and o.process_after <= now()
-         order by o.process_after, o.id
-         limit v_window)
-        union all
-        (select 'stale', o.id
-         from outbox o
-         where o.processed_at is null
-           and o.claimed_at is not null
-           and o.claimed_at < now() - interval '5 minutes'
-           and (o.process_after is null or o.process_after <= now())
-         order by o.claimed_at, o.id
-         limit v_window)
-      ) c
-      order by c.id
-      limit v_wanted
-    ) c;
-    exit when v_fresh + v_retries + v_stale = 0;
-
-    v_found := array(
-      select l.id
-      from (
-        select o.id
+      (select 'fresh' as kind, o.id, o.ctid as place
+       from outbox o
+       where o.processed_at is null
+         and o.claimed_at is null
+         and o.process_after is null
+       order by o.id
+       limit v_window)
+      union all
+      (select 'retry', o.id, o.ctid
+       from outbox o
+       where o.processed_at is null
+         and o.claimed_at is null
+         and o.process_after is not null
+         and o.process_after <= now()
+       order by o.process_after, o.id
+       limit v_window)
+      union all
+      (select 'stale', o.id, o.ctid
+       from outbox o
+       where o.processed_at is null
+         and o.claimed_at is not null
+         and o.claimed_at < now() - interval '5 minutes'
+         and (o.process_after is null or o.process_after <= now())
+       order by o.claimed_at, o.id
+       limit v_window)
+    ) w;
+    v_heads := array(
+      select l.place
+      from unnest(v_seen) as w (place)
+      cross join lateral (
+        select o.ctid as place
         from outbox o
-        where o.processed_at is null
-          and o.claimed_at is null
-          and o.process_after is null
-        order by o.id
-        limit v_fresh
+        where o.ctid = w.place
+          and o.processed_at is null
+          and (o.claimed_at is null or o.claimed_at < now() - interval '5 minutes')
+          and (o.process_after is null or o.process_after <= now())
+          and (
+            select true
+            from outbox e
+            where e.processed_at is null
+              and (e.aggregate_type, e.aggregate_id) >= (o.aggregate_type, o.aggregate_id)
+              and (e.aggregate_type, e.aggregate_id, e.id) < (o.aggregate_type, o.aggregate_id, o.id)
+            order by e.aggregate_type, e.aggregate_id, e.id
+            limit 1) is null
+        limit 1
+        for update skip locked
+      ) l
+      limit p_batch_size);
+
+    -- Where there are more than were seen, those may all wait behind a few: then the first of each aggregate, a thousand at a time.
+    for v_round in 1 .. 5 loop
+      exit when not v_crowded or v_type is null or cardinality(v_heads) >= p_batch_size;
+      with recursive walk as (
+        (select e.aggregate_type, e.aggregate_id, e.ctid as place, 1 as step
+         from outbox e
+         where e.processed_at is null
+           and (e.aggregate_type, e.aggregate_id) > (v_type, v_aggregate)
+         order by e.aggregate_type, e.aggregate_id, e.id
+         limit 1)
+        union all
+        select n.aggregate_type, n.aggregate_id, n.place, w.step + 1
+        from walk w
+        cross join lateral (
+          select e.aggregate_type, e.aggregate_id, e.ctid as place
+          from outbox e
+          where e.processed_at is null
+            and (e.aggregate_type, e.aggregate_id) > (w.aggregate_type, w.aggregate_id)
+          order by e.aggregate_type, e.aggregate_id, e.id
+          limit 1
+        ) n
+        where w.step < 1000
+      )
+      select array_agg(w.place),
+             max(w.aggregate_type) filter (where w.step = 1000),
+             max(w.aggregate_id) filter (where w.step = 1000)
+      into v_seen, v_type, v_aggregate
+      from walk w;
+      v_heads := v_heads || array(
+        select l.place
+        from unnest(v_seen) as w (place)
+        cross join lateral (
+          select o.ctid as place
+          from outbox o
+          where o.ctid = w.place
+            and o.ctid <> all (v_heads)
+            and o.processed_at is null
+            and (o.claimed_at is null or o.claimed_at < now() - interval '5 minutes')
+            and (o.process_after is null or o.process_after <= now())
+          limit 1
+          for update skip locked
+        ) l
+        limit p_batch_size - cardinality(v_heads));
+    end loop;
+
+    -- The nearest followers of all heads first, so that every aggregate gets on.
+    v_room := least(v_setting::int, p_batch_size - cardinality(v_heads));
+    v_seen := v_heads || array(
+      select l.place
+      from (
+        select f.place
+        from unnest(v_heads) as w (place)
+        cross join lateral (
+          select h.aggregate_type, h.aggregate_id, h.id
+          from outbox h
+          where h.ctid = w.place
+            and h.retry_count = 0
+          limit 1
+        ) h
+        cross join lateral (
+          select f.place, row_number() over (order by f.id) as step, bool_and(f.claimable) over (order by f.id) as claimable
+          from (
+            select e.ctid as place,
+                   e.id,
+                   (e.claimed_at is null or e.claimed_at < now() - interval '5 minutes')
+                   and (e.process_after is null or e.process_after <= now()) as claimable
+            from outbox e
+            where e.processed_at is null
+              and (e.aggregate_type, e.aggregate_id) <= (h.aggregate_type, h.aggregate_id)
+              and (e.aggregate_type, e.aggregate_id, e.id) > (h.aggregate_type, h.aggregate_id, h.id)
+            order by e.aggregate_type, e.aggregate_id, e.id
+            limit least(v_room, 100)
+          ) f
+        ) f
+        where f.claimable
+        order by f.step
+        limit v_room
+      ) f
+      cross join lateral (
+        select o.ctid as place
+        from outbox o
+        where o.ctid = f.place
+          and o.processed_at is null
+          and (o.claimed_at is null or o.claimed_at < now() - interval '5 minutes')
+          and (o.process_after is null or o.process_after <= now())
+        limit 1
         for update skip locked
       ) l);
-    if v_retries > 0 then
-      v_found := v_found || array(
-        select l.id
-        from (
-          select o.id
-          from (
-            select w.id
-            from outbox w
-            where w.processed_at is null
-              and w.claimed_at is null
-              and w.process_after is not null
-              and w.process_after <= now()
-            order by w.process_after, w.id
-            limit v_window
-          ) w
-          join outbox o on o.id = w.id
-          where o.processed_at is null
-            and o.claimed_at is null
-            and o.process_after <= now()
-          order by w.id
-          limit v_retries
-          for update of o skip locked
-        ) l);
-    end if;
-    if v_stale > 0 then
-      v_found := v_found || array(
-        select l.id
-        from (
-          select o.id
-          from (
-            select w.id
-            from outbox w
-            where w.processed_at is null
-              and w.claimed_at is not null
-              and w.claimed_at < now() - interval '5 minutes'
-              and (w.process_after is null or w.process_after <= now())
-            order by w.claimed_at, w.id
-            limit v_window
-          ) w
-          join outbox o on o.id = w.id
-          where o.processed_at is null
-            and o.claimed_at < now() - interval '5 minutes'
-            and (o.process_after is null or o.process_after <= now())
-          order by w.id
-          limit v_stale
-          for update of o skip locked
-        ) l);
-    end if;
 
+    -- Somebody may have been faster with one in between, and an earlier event may have been committed only now. What
+    -- is locked does not change any more, so what is first now stays first.
+    v_taken := array(
+      select f.id
+      from unnest(v_heads) as w (place)
+      cross join lateral (
+        select h.aggregate_type, h.aggregate_id
+        from outbox h
+        where h.ctid = w.place
+        limit 1
+      ) h
+      cross join lateral (
+        select f.id, bool_and(f.place = any (v_seen)) over (order by f.id) as ours
+        from (
+          select e.ctid as place, e.id
+          from outbox e
+          where e.processed_at is null
+            and (e.aggregate_type, e.aggregate_id) >= (h.aggregate_type, h.aggregate_id)
+            and (e.aggregate_type, e.aggregate_id) <= (h.aggregate_type, h.aggregate_id)
+          order by e.aggregate_type, e.aggregate_id, e.id
+          limit least(v_room, 100) + 1
+        ) f
+      ) f
+      where f.ours);
     update outbox o
     set claimed_at = now(),
         claimed_by = p_processor_id
-    where o.id = any (v_found);
-    v_taken := v_taken || v_found;
-    -- What we counted may be held by others, all of it: then there may be more behind it.
-    exit when cardinality(v_found) = 0 and v_window = 100000;
-    v_window := least(v_window * 10, 100000);
-  end loop;
+    where o.id = any (v_taken);
+  else
+    -- One round is enough unless others take what we counted on.
+    for v_round in 1 .. 20 loop
+      v_wanted := p_batch_size - cardinality(v_taken);
+      exit when v_wanted = 0;
+
+      select count(*) filter (where c.kind = 'fresh'), count(*) filter (where c.kind = 'retry'), count(*) filter (where c.kind = 'stale')
+      into v_fresh, v_retries, v_stale
+      from (
+        select c.kind
+        from (
+          (select 'fresh' as kind, o.id
+           from outbox o
+           where o.processed_at is null
+             and o.claimed_at is null
+             and o.process_after is null
+           order by o.id
+           limit v_wanted)
+          union all
+          (select 'retry', o.id
+           from outbox o
+           where o.processed_at is null
+             and o.claimed_at is null
+             and o.process_after is not null
+             and o.process_after <= now()
+           order by o.process_after, o.id
+           limit v_window)
+          union all
+          (select 'stale', o.id
+           from outbox o
+           where o.processed_at is null
+             and o.claimed_at is not null
+             and o.claimed_at < now() - interval '5 minutes'
+             and (o.process_after is null or o.process_after <= now())
+           order by o.claimed_at, o.id
+           limit v_window)
+        ) c
+        order by c.id
+        limit v_wanted
+      ) c;
+      exit when v_fresh + v_retries + v_stale = 0;
+
+      v_found := array(
+        select l.id
+        from (
+          select o.id
+          from outbox o
+          where o.processed_at is null
+            and o.claimed_at is null
+            and o.process_after is null
+          order by o.id
+          limit v_fresh
+          for update skip locked
+        ) l);
+      if v_retries > 0 then
+        v_found := v_found || array(
+          select l.id
+          from (
+            select o.id
+            from (
+              select w.id
+              from outbox w
+              where w.processed_at is null
+                and w.claimed_at is null
+                and w.process_after is not null
+                and w.process_after <= now()
+              order by w.process_after, w.id
+              limit v_window
+            ) w
+            join outbox o on o.id = w.id
+            where o.processed_at is null
+              and o.claimed_at is null
+              and o.process_after <= now()
+            order by w.id
+            limit v_retries
+            for update of o skip locked
+          ) l);
+      end if;
+      if v_stale > 0 then
+        v_found := v_found || array(
+          select l.id
+          from (
+            select o.id
+            from (
+              select w.id
+              from outbox w
+              where w.processed_at is null
+                and w.claimed_at is not null
+                and w.claimed_at < now() - interval '5 minutes'
+                and (w.process_after is null or w.process_after <= now())
+              order by w.claimed_at, w.id
+              limit v_window
+            ) w
+            join outbox o on o.id = w.id
+            where o.processed_at is null
+              and o.claimed_at < now() - interval '5 minutes'
+              and (o.process_after is null or o.process_after <= now())
+            order by w.id
+            limit v_stale
+            for update of o skip locked
+          ) l);
+      end if;
+
+      update outbox o
+      set claimed_at = now(),
+          claimed_by = p_processor_id
+      where o.id = any (v_found);
+      v_taken := v_taken || v_found;
+      -- What we counted may be held by others, all of it: then there may be more behind it.
+      exit when cardinality(v_found) = 0 and v_window = 100000;
+      v_window := least(v_window * 10, 100000);
+    end loop;
+  end if;
 
   return query
     select o.id, o.aggregate_type, o.aggregate_id, o.event_type, o.payload, o.retry_count

@@ -16,6 +16,12 @@ use crate::{BatchSize, WorkerId};
 const CLAIM: &str = "\
     select id, aggregate_type, aggregate_id, event_type, payload, retry_count \
     from m10_recovery.claim_outbox_events($1, $2)";
+/// The room for followers is a setting of this statement alone. The claim takes it as an argument of a sort, so that it is set first.
+const CLAIM_IN_ORDER: &str = "\
+    with room as materialized (select set_config('symphony.claim_followers', $3::text, true) as said) \
+    select c.id, c.aggregate_type, c.aggregate_id, c.event_type, c.payload, c.retry_count \
+    from room \
+    cross join lateral m10_recovery.claim_outbox_events(case when room.said is not null then $1 end, $2) c";
 const COMPLETE: &str = "select m10_recovery.complete_outbox_event($1, $2, $3, $4)";
 const COMPLETE_ALL: &str = "\
     select m10_recovery.complete_outbox_event(c.id, c.processor_id, c.success, c.error) \
@@ -24,20 +30,38 @@ const NEXT_DUE: &str = "\
     select ceil(extract(epoch from min(process_after) - now()) * 1000)::bigint \
     from m10_recovery.outbox \
     where processed_at is null and claimed_at is null and process_after is not null and process_after > now()";
+// Aggregates are compared as ranges, so that no index but theirs is of use, whatever the planner thinks of the table.
 const EARLIER: &str = "\
     select e.id \
     from m10_recovery.outbox o \
     cross join lateral ( \
       select e.id \
       from m10_recovery.outbox e \
-      where e.aggregate_type = o.aggregate_type \
-        and e.aggregate_id = o.aggregate_id \
-        and e.processed_at is null \
-        and e.id < o.id \
-      order by e.id \
+      where e.processed_at is null \
+        and (e.aggregate_type, e.aggregate_id) >= (o.aggregate_type, o.aggregate_id) \
+        and (e.aggregate_type, e.aggregate_id, e.id) < (o.aggregate_type, o.aggregate_id, o.id) \
+      order by e.aggregate_type, e.aggregate_id, e.id \
       limit 1 \
     ) e \
     where o.id = $1";
+const BEHIND: &str = "\
+    select coalesce(bool_or(e.claimed_at is null), false) \
+    from unnest($1) as d (id) \
+    cross join lateral ( \
+      select o.aggregate_type, o.aggregate_id, o.id \
+      from m10_recovery.outbox o \
+      where o.id = d.id \
+      limit 1 \
+    ) o \
+    cross join lateral ( \
+      select e.claimed_at \
+      from m10_recovery.outbox e \
+      where e.processed_at is null \
+        and (e.aggregate_type, e.aggregate_id) <= (o.aggregate_type, o.aggregate_id) \
+        and (e.aggregate_type, e.aggregate_id, e.id) > (o.aggregate_type, o.aggregate_id, o.id) \
+      order by e.aggregate_type, e.aggregate_id, e.id \
+      limit 1 \
+    ) e";
 
 /// Events under one claim, by number. The claim may be taken over by others after 5 minutes.
 #[derive(Clone, Debug)]
@@ -83,6 +107,30 @@ pub async fn claim(client: &impl GenericClient, worker: &WorkerId, size: BatchSi
         (&i32::from(size.get()), Type::INT4),
     ];
     let rows = client.query_typed(CLAIM, &arguments).await?;
+    let events = rows.iter().map(claimed).collect::<Result<_, _>>()?;
+    Ok(Claim { processor, events })
+}
+
+/// Claims events so that the order of each aggregate can be kept: heads, those that no unprocessed event of their aggregate comes
+/// before, and at most so many followers in all, each directly behind one that the same claim brings. What would have to wait for
+/// another's claim or delay is left alone.
+///
+/// # Errors
+///
+/// See [`ClaimError`].
+pub async fn claim_in_order(
+    client: &impl GenericClient,
+    worker: &WorkerId,
+    size: BatchSize,
+    followers: u16,
+) -> Result<Claim, ClaimError> {
+    let processor = ProcessorId::fresh(worker);
+    let arguments = [
+        (&processor.as_str() as &(dyn tokio_postgres::types::ToSql + Sync), Type::TEXT),
+        (&i32::from(size.get()), Type::INT4),
+        (&i32::from(followers), Type::INT4),
+    ];
+    let rows = client.query_typed(CLAIM_IN_ORDER, &arguments).await?;
     let events = rows.iter().map(claimed).collect::<Result<_, _>>()?;
     Ok(Claim { processor, events })
 }
@@ -188,6 +236,18 @@ pub async fn next_due(client: &impl GenericClient) -> Result<Option<Duration>, F
 pub async fn earlier_unprocessed(client: &impl GenericClient, id: EventId) -> Result<Option<EventId>, Fault> {
     let row = client.query_typed_opt(EARLIER, &[(&id.0, Type::INT8)]).await?;
     row.map(|row| Ok(EventId(row.try_get(0)?))).transpose()
+}
+
+/// Whether the next unprocessed event behind one of these, in its aggregate, is held by nobody.
+///
+/// Needs the role `symphony_readonly`.
+///
+/// # Errors
+///
+/// See [`Fault`].
+pub async fn any_behind(client: &impl GenericClient, ids: &[EventId]) -> Result<bool, Fault> {
+    let ids: Vec<_> = ids.iter().map(|id| id.0).collect();
+    Ok(client.query_typed_one(BEHIND, &[(&ids, Type::INT8_ARRAY)]).await?.try_get(0)?)
 }
 
 fn said(outcome: &Outcome) -> (bool, Option<&str>) {

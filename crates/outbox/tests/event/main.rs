@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod looking;
+mod order;
 mod publisher;
 #[cfg(feature = "sqlx")]
 mod publisher_sqlx;

@@ -182,12 +182,15 @@ impl<L: Lane> Shift<L> {
     fn ended(&mut self, entry: &LaneEntry<L>, ended: Ended) {
         let (lease, trace_id) = (&entry.done.lease, entry.trace_id);
         match ended {
-            Ended::Recorded { state, again } => {
+            Ended::Recorded { state, again, frees } => {
                 self.meter.attempt(&entry.route, state);
                 self.summary.recorded += 1;
                 if again {
                     self.meter.retry_scheduled(&entry.route);
                     self.wake.scheduled();
+                }
+                if frees {
+                    self.wake.nudge();
                 }
             }
             Ended::LeaseLost => self.lease_lost(lease, trace_id),

@@ -130,6 +130,8 @@ pub(crate) struct World {
     pub(crate) repeats: bool,
     /// The next row is always said to be due now, as one is that cannot be claimed.
     pub(crate) says_now: bool,
+    /// One row at a time, the lowest that has not ended.
+    pub(crate) in_order: bool,
     armed: bool,
     rings: Option<mpsc::UnboundedSender<()>>,
     next_id: u64,
@@ -168,6 +170,7 @@ impl Sim {
             heeds_rooms: true,
             repeats: false,
             says_now: false,
+            in_order: false,
             armed: false,
             rings: None,
             next_id: 0,

@@ -368,3 +368,17 @@ async fn a_refused_claim_is_tried_again_slowly() {
     assert!((9..=13).contains(&sim.made(Call::Claim).len()), "{:?}", sim.times(Call::Claim));
     work.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_had_to_come_after_a_row_is_claimed_as_soon_as_that_one_is_recorded() {
+    let sim = Sim::new();
+    sim.world().in_order = true;
+    sim.manner("wire", Manner { takes: 10 * MS, ..PROMPT });
+    sim.enqueue_many("wire", 5);
+    let work = start(&sim, quiet());
+    // Each takes 10 ms, and its outcome is gathered for 5 ms at most. There is no poll and no bell.
+    pass(5 * 15 * MS).await;
+    assert_eq!(sim.see(|world| world.ledger.len()), 5);
+    assert_eq!(sim.made(Call::Claim).iter().map(|made| made.got).collect::<Vec<_>>(), [1, 1, 1, 1, 1, 0]);
+    work.end().await;
+}

@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod order;
+mod outage;
 mod stage;
 
 use std::time::Duration;

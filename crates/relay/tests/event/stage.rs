@@ -1,6 +1,7 @@
 //! Where these tests play: a database with the event lane, a sink that remembers, and relayers.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use symphony_relay::ringer::Ringer;
 use symphony_relay::sink::{Message, Published, Sink};
 use symphony_relay::stop::Stop;
 use symphony_relay::{Engine, Settings, Summary};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
@@ -26,6 +28,9 @@ pub(crate) struct Memory {
     sent: Mutex<Vec<Message>>,
     answers: Mutex<VecDeque<Published>>,
     takes: Mutex<Duration>,
+    away: AtomicBool,
+    /// While it is true, whatever is given is kept without an answer.
+    holds: watch::Sender<bool>,
     /// How many of an aggregate are on their way now, and the most there ever were.
     running: Mutex<BTreeMap<String, usize>>,
     most: Mutex<usize>,
@@ -44,6 +49,21 @@ impl Memory {
     /// From now on all are confirmed.
     pub(crate) fn confirm_all(&self) {
         self.answers.lock().unwrap().clear();
+    }
+
+    /// From now on nothing is confirmed, or all is again.
+    pub(crate) fn go_away(&self, away: bool) {
+        self.away.store(away, Ordering::SeqCst);
+    }
+
+    /// From now on nothing is answered, or all is again.
+    pub(crate) fn hold(&self, holds: bool) {
+        self.holds.send_replace(holds);
+    }
+
+    /// How many are on their way now.
+    pub(crate) fn running(&self) -> usize {
+        self.running.lock().unwrap().values().sum()
     }
 
     /// How long publishing takes.
@@ -70,7 +90,9 @@ impl Sink for Memory {
         let takes = *self.takes.lock().unwrap();
         Box::pin(async move {
             tokio::time::sleep(takes).await;
-            let answer = self.answers.lock().unwrap().pop_front();
+            self.holds.subscribe().wait_for(|holds| !holds).await.unwrap();
+            let gone = self.away.load(Ordering::SeqCst).then(|| Published::Failed("the broker is away".into()));
+            let answer = gone.or_else(|| self.answers.lock().unwrap().pop_front());
             self.sent.lock().unwrap().push(message.clone());
             if let Some(count) = self.running.lock().unwrap().get_mut(&key) {
                 *count -= 1;
@@ -149,10 +171,13 @@ impl Stage {
         self.count("select count(*) from m10_recovery.outbox where processed_at is not null").await
     }
 
+    /// Waits for something.
+    pub(crate) async fn until(&self, what: &str, so: impl AsyncFnMut() -> bool) {
+        wait::until(what, wait::BOUND, so).await.unwrap();
+    }
+
     pub(crate) async fn until_processed(&self, count: i64) {
-        wait::until("events to be processed", wait::BOUND, async || self.processed().await >= count)
-            .await
-            .unwrap();
+        self.until("events to be processed", async || self.processed().await >= count).await;
     }
 
     /// The same, and what failed need not wait for its time.

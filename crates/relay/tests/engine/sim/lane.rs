@@ -62,7 +62,8 @@ impl Lane for Sim {
         let (world, now) = (&mut *self.world(), Instant::now());
         let expires = now + world.term.length();
         let mut jobs: Vec<Job> = Vec::new();
-        for (id, row) in &mut world.rows {
+        let first = world.rows.iter().find(|(_, row)| !row.ended).map(|(id, _)| *id).filter(|_| world.in_order);
+        for (id, row) in world.rows.iter_mut().filter(|(id, _)| first.is_none_or(|first| first == **id)) {
             let free = row.lease.is_none_or(|(_, end)| end <= now);
             if let Some((token, _)) = row.lease.filter(|_| world.repeats && !free && !row.ended) {
                 jobs.push(Job { lease: Lease { id: *id, token }, route: row.route.clone() });
@@ -126,7 +127,7 @@ impl Lane for Sim {
                     Outcome::Unknown => row.due = now + 3600 * S,
                     Outcome::Paid | Outcome::Poison => row.ended = true,
                 }
-                Ended::Recorded { state: "PAID", again: !row.ended }
+                Ended::Recorded { state: "PAID", again: !row.ended, frees: row.ended && world.in_order }
             });
         }
         if lost { Err(Trouble::Away("the answer was lost".to_owned())) } else { Ok(answers) }
