@@ -114,6 +114,10 @@ async fn cost_in_order(behind: i32) -> (i64, i64) {
                 select 'order', 'hot', 'Changed', '{}', case when i = 0 then now() + interval '1 hour' end \
                 from generate_series(0, $1) i";
     client.execute(wait, &[&behind]).await.unwrap();
+    // Behind the last of every aggregate there are others, of the same type.
+    let others = "insert into m10_recovery.outbox (aggregate_type, aggregate_id, event_type, payload, process_after) \
+                  select 'order', 'z' || i, 'Changed', '{}', now() + interval '1 hour' from generate_series(1, $1) i";
+    client.execute(others, &[&behind]).await.unwrap();
     crowd(&client, 400, "", "").await;
     let cost = cost_on(&client, IN_ORDER).await;
     drop(database);

@@ -63,9 +63,10 @@ begin
     raise exception 'symphony.claim_followers must be a number from 0 to 9999' using errcode = 'P7005';
   end if;
 
-  -- Aggregates are compared as ranges below, so that no index but theirs is of use: see docs/decisions/0003-pinned-plans.md.
+  -- Aggregates are looked up below as the rows that come next in their index, and compared afterwards: so no other index is of use whatever the
+  -- planner thinks of the table, and no scan goes on behind the last of an aggregate. See docs/decisions/0003-pinned-plans.md.
   if v_setting is not null then
-    v_window := 4 * p_batch_size;
+    v_window := greatest(4 * p_batch_size, 200);
     select array_agg(w.place order by w.id),
            v_window in (count(*) filter (where w.kind = 'fresh'), count(*) filter (where w.kind = 'retry'), count(*) filter (where w.kind = 'stale'))
     into v_seen, v_crowded
@@ -106,21 +107,20 @@ begin
           and o.processed_at is null
           and (o.claimed_at is null or o.claimed_at < now() - interval '5 minutes')
           and (o.process_after is null or o.process_after <= now())
-          and (
-            select true
+          and o.id = (
+            select e.id
             from outbox e
             where e.processed_at is null
               and (e.aggregate_type, e.aggregate_id) >= (o.aggregate_type, o.aggregate_id)
-              and (e.aggregate_type, e.aggregate_id, e.id) < (o.aggregate_type, o.aggregate_id, o.id)
             order by e.aggregate_type, e.aggregate_id, e.id
-            limit 1) is null
+            limit 1)
         limit 1
         for update skip locked
       ) l
       limit p_batch_size);
 
-    -- Where there are more than were seen, those may all wait behind a few: then the first of each aggregate, a thousand at a time.
-    for v_round in 1 .. 5 loop
+    -- Where there are more than were seen, those may all wait behind a few: then the first of each aggregate, a hundred at a time.
+    for v_round in 1 .. 50 loop
       exit when not v_crowded or v_type is null or cardinality(v_heads) >= p_batch_size;
       with recursive walk as (
         (select e.aggregate_type, e.aggregate_id, e.ctid as place, 1 as step
@@ -140,11 +140,11 @@ begin
           order by e.aggregate_type, e.aggregate_id, e.id
           limit 1
         ) n
-        where w.step < 1000
+        where w.step < 100
       )
       select array_agg(w.place),
-             max(w.aggregate_type) filter (where w.step = 1000),
-             max(w.aggregate_id) filter (where w.step = 1000)
+             max(w.aggregate_type) filter (where w.step = 100),
+             max(w.aggregate_id) filter (where w.step = 100)
       into v_seen, v_type, v_aggregate
       from walk w;
       v_heads := v_heads || array(
@@ -179,19 +179,23 @@ begin
           limit 1
         ) h
         cross join lateral (
-          select f.place, row_number() over (order by f.id) as step, bool_and(f.claimable) over (order by f.id) as claimable
+          select f.place, row_number() over steps as step, bool_and(f.claimable) over steps as claimable
           from (
             select e.ctid as place,
+                   e.aggregate_type,
+                   e.aggregate_id,
                    e.id,
-                   (e.claimed_at is null or e.claimed_at < now() - interval '5 minutes')
+                   e.aggregate_type = h.aggregate_type
+                   and e.aggregate_id = h.aggregate_id
+                   and (e.claimed_at is null or e.claimed_at < now() - interval '5 minutes')
                    and (e.process_after is null or e.process_after <= now()) as claimable
             from outbox e
             where e.processed_at is null
-              and (e.aggregate_type, e.aggregate_id) <= (h.aggregate_type, h.aggregate_id)
               and (e.aggregate_type, e.aggregate_id, e.id) > (h.aggregate_type, h.aggregate_id, h.id)
             order by e.aggregate_type, e.aggregate_id, e.id
             limit least(v_room, 100)
           ) f
+          window steps as (order by f.aggregate_type, f.aggregate_id, f.id)
         ) f
         where f.claimable
         order by f.step
@@ -220,13 +224,15 @@ begin
         limit 1
       ) h
       cross join lateral (
-        select f.id, bool_and(f.place = any (v_seen)) over (order by f.id) as ours
+        select f.id, bool_and(f.ours) over (order by f.aggregate_type, f.aggregate_id, f.id) as ours
         from (
-          select e.ctid as place, e.id
+          select e.aggregate_type,
+                 e.aggregate_id,
+                 e.id,
+                 e.aggregate_type = h.aggregate_type and e.aggregate_id = h.aggregate_id and e.ctid = any (v_seen) as ours
           from outbox e
           where e.processed_at is null
             and (e.aggregate_type, e.aggregate_id) >= (h.aggregate_type, h.aggregate_id)
-            and (e.aggregate_type, e.aggregate_id) <= (h.aggregate_type, h.aggregate_id)
           order by e.aggregate_type, e.aggregate_id, e.id
           limit least(v_room, 100) + 1
         ) f

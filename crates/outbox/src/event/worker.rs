@@ -30,20 +30,23 @@ const NEXT_DUE: &str = "\
     select ceil(extract(epoch from min(process_after) - now()) * 1000)::bigint \
     from m10_recovery.outbox \
     where processed_at is null and claimed_at is null and process_after is not null and process_after > now()";
-// Aggregates are compared as ranges, so that no index but theirs is of use, whatever the planner thinks of the table.
+// An aggregate is looked up as what comes next in its index, and compared afterwards: so no other index is of use whatever the
+// planner thinks of the table, and no scan goes on behind the last of an aggregate.
 const EARLIER: &str = "\
     select e.id \
     from m10_recovery.outbox o \
     cross join lateral ( \
-      select e.id \
+      select e.aggregate_type, e.aggregate_id, e.id \
       from m10_recovery.outbox e \
       where e.processed_at is null \
         and (e.aggregate_type, e.aggregate_id) >= (o.aggregate_type, o.aggregate_id) \
-        and (e.aggregate_type, e.aggregate_id, e.id) < (o.aggregate_type, o.aggregate_id, o.id) \
       order by e.aggregate_type, e.aggregate_id, e.id \
       limit 1 \
     ) e \
-    where o.id = $1";
+    where o.id = $1 \
+      and e.aggregate_type = o.aggregate_type \
+      and e.aggregate_id = o.aggregate_id \
+      and e.id < o.id";
 const BEHIND: &str = "\
     select coalesce(bool_or(e.claimed_at is null), false) \
     from unnest($1) as d (id) \
@@ -54,14 +57,15 @@ const BEHIND: &str = "\
       limit 1 \
     ) o \
     cross join lateral ( \
-      select e.claimed_at \
+      select e.aggregate_type, e.aggregate_id, e.claimed_at \
       from m10_recovery.outbox e \
       where e.processed_at is null \
-        and (e.aggregate_type, e.aggregate_id) <= (o.aggregate_type, o.aggregate_id) \
         and (e.aggregate_type, e.aggregate_id, e.id) > (o.aggregate_type, o.aggregate_id, o.id) \
       order by e.aggregate_type, e.aggregate_id, e.id \
       limit 1 \
-    ) e";
+    ) e \
+    where e.aggregate_type = o.aggregate_type \
+      and e.aggregate_id = o.aggregate_id";
 
 /// Events under one claim, by number. The claim may be taken over by others after 5 minutes.
 #[derive(Clone, Debug)]

@@ -92,7 +92,7 @@ async fn what_waits_behind_one_head_does_not_hide_the_heads_of_others() {
                  from generate_series(1, 500) i";
     stage.root.batch_execute(crowd).await.unwrap();
     publish(&stage.root, "az").await;
-    // It looks at 40 by number, and all of those wait.
+    // It looks at 200 by number, and all of those wait.
     assert_eq!(numbers(&claim(&stage.root, 10, 10).await), [501, 502]);
 }
 

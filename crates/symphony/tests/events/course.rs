@@ -1,7 +1,6 @@
 //! The course that events take: a database, two relayers and a broker, and how far they have come.
 //!
-//! Times of the contract are moved by the owner instead of being waited for: what failed is due at once instead of after 1 s, 2 s, 4 s …,
-//! and the claims of a relayer that was killed are older than 5 minutes.
+//! One time of the contract is moved by the owner instead of being waited for: the claims of a relayer that was killed are older than 5 minutes.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,7 +15,7 @@ use crate::bus::{Bus, DESTINATION};
 use crate::publishers::Publishers;
 use crate::relayer::{Orders, Relayer};
 
-/// How often times are moved: often enough not to wait, too seldom to be in the way.
+/// How often claims are made older: often enough not to wait, too seldom to be in the way.
 const HASTE: Duration = Duration::from_millis(200);
 
 /// What a relayer is told that publishes all events to one sink, strictly in order.
@@ -40,7 +39,7 @@ pub(crate) struct Course {
     owner: Client,
     /// Names of relayers that were killed.
     dead: Vec<String>,
-    hastened: Instant,
+    buried: Instant,
     folder: TempDir,
     pub(crate) database: Database,
 }
@@ -55,7 +54,7 @@ impl Course {
         let orders = orders(&url, &bus.section(folder.path()));
         let relayers =
             [Relayer::start(&orders, folder.path()).await, Relayer::start(&orders, folder.path()).await];
-        Self { bus, relayers, orders, owner, dead: Vec::new(), hastened: Instant::now(), folder, database }
+        Self { bus, relayers, orders, owner, dead: Vec::new(), buried: Instant::now(), folder, database }
     }
 
     /// Kills a relayer and starts another in its place.
@@ -89,11 +88,11 @@ impl Course {
         }
     }
 
-    /// Looks how many are processed, moves times if it is time to, and lets the publishers go on.
+    /// Looks how many are processed, makes claims older if it is time to, and lets the publishers go on.
     async fn pass(&mut self, publishers: &Publishers) -> usize {
-        if self.hastened.elapsed() > HASTE {
-            self.hasten().await;
-            self.hastened = Instant::now();
+        if self.buried.elapsed() > HASTE {
+            self.bury().await;
+            self.buried = Instant::now();
         }
         // Counted before those that are left: it is never more than are processed.
         let committed = publishers.count();
@@ -104,10 +103,7 @@ impl Course {
         processed
     }
 
-    async fn hasten(&self) {
-        let due = "update m10_recovery.outbox set process_after = now()
-                   where processed_at is null and claimed_at is null and process_after > now()";
-        self.owner.execute(due, &[]).await.unwrap();
+    async fn bury(&self) {
         let old = "update m10_recovery.outbox set claimed_at = claimed_at - interval '1 hour'
                    where processed_at is null and claimed_at > now() - interval '5 minutes'
                      and split_part(claimed_by, '#', 1) = any ($1)";
