@@ -84,6 +84,15 @@ async fn beside_a_claim_that_is_not_committed_yet_nothing_of_its_aggregates_is_t
 }
 
 #[tokio::test]
+async fn behind_an_event_that_could_not_be_locked_nothing_is_taken() {
+    let stage = Stage::set().await;
+    publish(&stage.root, "aaaa").await;
+    let other = stage.database.connect().await.unwrap();
+    other.batch_execute("begin; select from m10_recovery.outbox where id = 2 for update").await.unwrap();
+    assert_eq!(numbers(&claim(&stage.root, 10, 10).await), [1]);
+}
+
+#[tokio::test]
 async fn what_waits_behind_one_head_does_not_hide_the_heads_of_others() {
     let stage = Stage::set().await;
     let crowd =
