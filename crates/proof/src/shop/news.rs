@@ -31,14 +31,6 @@ const BURY: &str = "
       and claimed_at > now() - interval '5 minutes'
       and split_part(claimed_by, '#', 1) = any ($1)";
 
-// What failed, or had to wait behind another, is due again after a delay that doubles each time, up to 1024 s.
-const HASTEN: &str = "
-    update m10_recovery.outbox
-    set process_after = now()
-    where processed_at is null
-      and claimed_at is null
-      and process_after > now() + interval '1 second'";
-
 /// The event that tells of an order.
 pub fn of_order(aggregate_type: &str, participant_id: &str, event_type: &str, order_id: &str) -> Event {
     Event {
@@ -103,10 +95,4 @@ pub async fn told(superuser: &impl GenericClient) -> Result<Vec<Told>, Error> {
 /// those that are known to be dead. For a superuser.
 pub async fn bury(superuser: &impl GenericClient, workers: &[String]) -> Result<u64, Error> {
     superuser.execute_typed(BURY, &[(&workers, Type::TEXT_ARRAY)]).await
-}
-
-/// Lets what is scheduled for later be due now, so that nobody who watches has to wait for it; how many events those were. For a
-/// superuser.
-pub async fn hasten(superuser: &impl GenericClient) -> Result<u64, Error> {
-    superuser.execute_typed(HASTEN, &[]).await
 }

@@ -72,9 +72,6 @@ pub(super) struct Events {
     /// Relayers that were killed, and how many of their claims were made older.
     dead: Vec<String>,
     freed: u64,
-    /// Whether no more orders come, and how many delays were cut short since.
-    closing: bool,
-    hastened: u64,
 }
 
 impl Events {
@@ -94,8 +91,6 @@ impl Events {
             outage: Outage::Never,
             dead: Vec::new(),
             freed: 0,
-            closing: false,
-            hastened: 0,
         })
     }
 
@@ -133,10 +128,8 @@ impl Events {
         Ok(freed)
     }
 
-    /// No more orders come: starts again what is down, and from now on lets no event wait for long. Where order is strict, those that
-    /// piled up behind an outage are handed back again and again, and their delays double each time.
+    /// No more orders come: starts again what is down.
     pub(super) async fn close(&mut self) -> Result<Option<String>, Failure> {
-        self.closing = true;
         self.disturb(Duration::MAX).await
     }
 }
@@ -160,9 +153,6 @@ impl Lane for Events {
 
     async fn look(&mut self) -> Result<Look, Failure> {
         self.free().await?;
-        if self.closing {
-            self.hastened += news::hasten(&self.owner).await?;
-        }
         let numbers = news::numbers(&self.owner).await?;
         let rate = self.rate.of(numbers.committed - numbers.waiting);
         Ok(look_of(&numbers, rate))
@@ -176,7 +166,7 @@ impl Lane for Events {
     }
 
     async fn audit(&mut self) -> Result<Verdict, Failure> {
-        verdict::reach(&self.owner, &self.places, self.outage.kills(), self.freed, self.hastened).await
+        verdict::reach(&self.owner, &self.places, self.outage.kills(), self.freed).await
     }
 }
 

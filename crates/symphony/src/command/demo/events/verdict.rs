@@ -29,8 +29,6 @@ pub(in crate::command::demo) struct Verdict {
     broker_kills: u32,
     /// Claims of dead relayers that the demo made older than 5 minutes.
     freed: u64,
-    /// Delays that the demo cut short once no more orders came.
-    hastened: u64,
     places: Vec<AtPlace>,
     /// What the database alone shows.
     findings: Vec<Finding>,
@@ -50,7 +48,6 @@ pub(super) async fn reach(
     places: &[(News, Place)],
     broker_kills: u32,
     freed: u64,
-    hastened: u64,
 ) -> Result<Verdict, Failure> {
     let told = news::told(owner).await?;
     let findings = against_the_business(&told, &shop::committed(owner).await?);
@@ -73,7 +70,6 @@ pub(super) async fn reach(
         handed_back: told.iter().map(|told| i64::from(told.retries)).sum(),
         broker_kills,
         freed,
-        hastened,
         places: found,
         findings,
     })
@@ -120,11 +116,6 @@ impl lane::Verdict for Verdict {
                 "freed",
                 grouped(self.freed),
                 "of dead relayers, at once; the contract would let 5 minutes pass",
-            ),
-            Row::new(
-                "hastened",
-                grouped(self.hastened),
-                "delays at the end, cut short; the contract would let up to 1024 s pass",
             ),
         ]);
         let findings = self.places.iter().flat_map(|at| at.report.findings.iter().map(move |found| (at, found)));
