@@ -15,6 +15,10 @@ grant execute on function
   symphony.wakeup_lock
 to symphony_executor;
 
+grant execute on function
+  symphony.connected_relayers
+to symphony_operator, symphony_readonly, symphony_auditor;
+
 grant select on
   symphony.schema_status
 to symphony_operator, symphony_readonly, symphony_auditor;

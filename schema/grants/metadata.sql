@@ -24,6 +24,17 @@ grant execute on function
   symphony.find_metadata_by_entity
 to symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor;
 
+grant execute on function
+  symphony.metadata_backlog,
+  symphony.metadata_pulse,
+  symphony.search_metadata_entries
+to symphony_operator, symphony_readonly, symphony_auditor;
+
+-- As the payloads of the other lanes: not for people on duty.
+grant execute on function
+  symphony.read_metadata
+to symphony_readonly, symphony_auditor;
+
 grant select on
   symphony.metadata_outbox_entries,
   symphony.metadata_outbox_status

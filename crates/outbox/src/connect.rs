@@ -160,6 +160,16 @@ impl Target {
         other
     }
 
+    /// The same, with this name for its sessions; one that the address gives stays.
+    #[must_use]
+    pub fn with_session_name(&self, name: &str) -> Self {
+        let mut other = self.clone();
+        if other.config.get_application_name() == Some(APPLICATION) {
+            other.config.application_name(name);
+        }
+        other
+    }
+
     /// Where, who and how encrypted, as a URL for another program. It holds the password: show [`Target::place`].
     #[must_use]
     pub fn url(&self) -> String {

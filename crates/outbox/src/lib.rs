@@ -117,6 +117,8 @@
 //! - `bell`: what wakes a relayer when work is committed
 //! - `clock`: what time the database has
 //! - [`error`]: what can go wrong, and what to do then
+//! - `pulse`: how a lane went lately
+//! - `relayers`: which relayers are there
 //! - `rights`: what a login may do
 //! - `ids`: names that must not be mistaken for one another
 //! - `payload`: JSON that is carried and not interpreted
@@ -134,6 +136,8 @@ pub mod bell;
 pub mod clock;
 mod ids;
 mod payload;
+#[cfg(feature = "tokio-postgres")]
+mod pulse;
 mod words;
 
 #[cfg(feature = "admin")]
@@ -143,10 +147,14 @@ pub mod event;
 pub mod metadata;
 pub mod payment;
 #[cfg(feature = "admin")]
+pub mod relayers;
+#[cfg(feature = "admin")]
 pub mod rights;
 #[cfg(feature = "admin")]
 pub mod schema;
 
 pub use ids::{BatchSize, BatchSizeError, LeaseToken, OutboxId, WorkerId};
 pub use payload::Payload;
+#[cfg(feature = "tokio-postgres")]
+pub use pulse::LanePulse;
 pub use words::UnknownWord;

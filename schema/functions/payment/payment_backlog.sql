@@ -1,7 +1,7 @@
 -- Says how much is pending, without reading all of it.
 --
 -- Each rail is counted from the front of its claim order, where leases are, up to a cap that is shared by the rails: a rail at its cap has that many or
--- more. Rows that wait behind an earlier sibling of an ordered rail are in the total alone. The total is exact up to
+-- more. Rows that claims have set aside, because an earlier sibling on an ordered rail is pending, are counted up to the same cap. The total is exact up to
 -- twenty thousand; the estimate is what the server remembers of its last look at the table.
 -- Locks: nothing. Raises: nothing. For: symphony_operator, symphony_readonly, symphony_auditor.
 create or replace function symphony.payment_backlog(
@@ -26,10 +26,11 @@ begin
   estimate := (select greatest(c.reltuples, 0)::bigint from pg_class c where c.oid = 'symphony.payment_outbox_pending'::regclass);
 
   with counted as (
-    select r.rail_type, r.paused, r.ordered, r.max_in_flight, f.due, f.leased, f.expired, s.scheduled,
+    select r.rail_type, r.paused, r.ordered, r.max_in_flight, f.due, f.leased, f.expired, s.scheduled, k.parked,
            coalesce(extract(epoch from now() - f.oldest_due_at), 0)::numeric(20, 3) as oldest_due_age_seconds,
            f.seen = rail_most as more_due,
-           s.scheduled = rail_most as more_scheduled
+           s.scheduled = rail_most as more_scheduled,
+           k.parked = rail_most as more_parked
     from payment_rails r
     cross join lateral (
       select count(*) as seen,
@@ -59,6 +60,16 @@ begin
         limit rail_most
       ) w
     ) s
+    cross join lateral (
+      select count(*) as parked
+      from (
+        select
+        from payment_outbox_pending p
+        where p.rail_type = r.rail_type
+          and p.parked
+        limit rail_most
+      ) w
+    ) k
   )
   select coalesce(jsonb_agg(to_jsonb(c.*) order by c.rail_type), '[]')
   into rails
@@ -67,4 +78,4 @@ end
 $$;
 
 comment on function symphony.payment_backlog() is
-  'How much is pending: in all up to a cap, by the server''s estimate, and for each rail due, leased, expired and scheduled up to another.';
+  'How much is pending: in all up to a cap, by the server''s estimate, and for each rail due, leased, expired, scheduled and parked up to another.';

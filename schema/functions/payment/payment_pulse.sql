@@ -7,6 +7,7 @@
 create or replace function symphony.payment_pulse(
   out attempts     bigint,
   out span_seconds float8,
+  out lane         jsonb,
   out rails        jsonb,
   out workers      jsonb,
   out parts        jsonb)
@@ -58,7 +59,8 @@ begin
            (percentile_disc(0.5) within group (order by l.age_ms) filter (where l.state = 'DISPATCHED'))::bigint as total_p50_ms,
            (percentile_disc(0.95) within group (order by l.age_ms) filter (where l.state = 'DISPATCHED'))::bigint as total_p95_ms
     from latest l
-    group by l.rail_type
+    -- Once for each rail, and once for all.
+    group by grouping sets ((l.rail_type), ())
   ),
   by_worker as (
     select l.worker_id, count(*) as attempts, max(l.completed_at) as last_completed_at
@@ -75,14 +77,15 @@ begin
     from latest l
     group by l.part
   )
-  select (select coalesce(jsonb_agg(to_jsonb(r.*) order by r.rail_type), '[]') from by_rail r),
+  select (select coalesce(jsonb_agg(to_jsonb(r.*) order by r.rail_type), '[]') from by_rail r where r.rail_type is not null),
+         (select to_jsonb(r.*) - 'rail_type' from by_rail r where r.rail_type is null),
          (select coalesce(jsonb_agg(to_jsonb(w.*) order by w.last_completed_at desc), '[]') from by_worker w),
          (select jsonb_agg(jsonb_build_object('dispatched', coalesce(p.dispatched, 0), 'failed', coalesce(p.failed, 0), 'again', coalesce(p.again, 0)) order by n.part)
           from generate_series(0, c_parts - 1) as n (part)
           left join by_part p on p.part = n.part)
-  into rails, workers, parts;
+  into rails, lane, workers, parts;
 end
 $$;
 
 comment on function symphony.payment_pulse() is
-  'The latest attempts: how many, over which span, by rail with latencies, by worker, and in thirty parts of that span.';
+  'The latest attempts: how many, over which span, over all and by rail with latencies, by worker, and in thirty parts of that span.';

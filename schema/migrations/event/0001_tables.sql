@@ -39,6 +39,11 @@ create index outbox_claims
   on m10_recovery.outbox (claimed_at, id)
   where processed_at is null and claimed_at is not null;
 
+-- What was done lately, beside any number of processed rows. It grows at its end alone, once for each event.
+create index outbox_processed
+  on m10_recovery.outbox (processed_at)
+  where processed_at is not null;
+
 -- Who is before whom, for relayers that keep the order of an aggregate.
 create index outbox_aggregates
   on m10_recovery.outbox (aggregate_type, aggregate_id, id)
@@ -61,6 +66,7 @@ comment on sequence m10_recovery.outbox_id_seq is 'The next number of an event.'
 comment on index m10_recovery.outbox_fresh is 'Events that nobody has claimed and that have not failed, by number.';
 comment on index m10_recovery.outbox_retries is 'Events that have failed and that nobody has claimed, by when they are due.';
 comment on index m10_recovery.outbox_claims is 'Events under a claim, the oldest claim first.';
+comment on index m10_recovery.outbox_processed is 'Processed events, in the order in which they were.';
 comment on index m10_recovery.outbox_aggregates is 'Unprocessed events of an aggregate, by number.';
 
 create table m10_recovery.outbox_errors (

@@ -40,8 +40,8 @@ create table symphony.metadata_outbox (
   autovacuum_analyze_scale_factor = 0.05
 );
 
--- What is not PUBLISHED, each row in exactly one of five indexes, so that a claim finds the few that it may take beside any number of
--- ended, scheduled and claimed ones. None holds the time of day: what is due is a range of an index.
+-- Each row is in exactly one of six indexes by its status, so that a claim finds the few that it may take beside any number of
+-- ended, scheduled and claimed ones, and people see what ended lately. None holds the time of day: what is due is a range of an index.
 create index metadata_outbox_fresh
   on symphony.metadata_outbox (created_at, id)
   where status = 'PENDING';
@@ -61,6 +61,10 @@ create index metadata_outbox_claims
 create index metadata_outbox_dead
   on symphony.metadata_outbox (updated_at, id)
   where status = 'DLQ';
+
+create index metadata_outbox_published
+  on symphony.metadata_outbox (processed_at, id)
+  where status = 'PUBLISHED';
 
 -- The versions of an entity, the latest at the end. Unique, so that no two writes of one entity can be taken for the same.
 create unique index metadata_outbox_entities
@@ -87,4 +91,5 @@ comment on index symphony.metadata_outbox_retries is 'Entries that failed and ha
 comment on index symphony.metadata_outbox_exhausted is 'Entries that failed, have no retries left and are not in the DLQ yet.';
 comment on index symphony.metadata_outbox_claims is 'Entries under a claim, the oldest claim first.';
 comment on index symphony.metadata_outbox_dead is 'Dead entries, in the order in which they died.';
+comment on index symphony.metadata_outbox_published is 'Published entries, in the order in which they were.';
 comment on index symphony.metadata_outbox_entities is 'The entries of an entity, by version. No two have the same.';

@@ -123,6 +123,11 @@ create index payment_outbox_pending_claim_order
   on symphony.payment_outbox_pending (rail_type, next_attempt_at, created_at)
   where not parked;
 
+-- What claims have set aside on ordered rails, to be counted.
+create index payment_outbox_pending_parked
+  on symphony.payment_outbox_pending (rail_type)
+  where parked;
+
 -- Who is before whom, for ordered rails.
 create index payment_outbox_pending_stream_order
   on symphony.payment_outbox_pending (participant_id, rail_type, sequence_id);
@@ -151,6 +156,7 @@ comment on column symphony.payment_outbox_pending.redrive_of is 'The terminal fa
 comment on column symphony.payment_outbox_pending.traceparent is 'W3C trace context of the caller, from the setting symphony.traceparent.';
 comment on column symphony.payment_outbox_pending.parked is 'Taken out of the claim order because an earlier sibling on an ordered rail is still pending.';
 comment on index symphony.payment_outbox_pending_claim_order is 'Due rows of a rail in the order in which they are claimed.';
+comment on index symphony.payment_outbox_pending_parked is 'Rows of a rail that wait behind an earlier sibling.';
 comment on index symphony.payment_outbox_pending_stream_order is 'Rows of one participant on one rail in sequence.';
 comment on index symphony.payment_outbox_pending_by_key is 'Finds what is pending under an idempotency key, whichever its instruction.';
 
@@ -265,6 +271,9 @@ create index payment_outbox_operations_by_new_outbox
   on symphony.payment_outbox_operations (new_outbox_id)
   where new_outbox_id is not null;
 
+create index payment_outbox_operations_by_time
+  on symphony.payment_outbox_operations (created_at, operation_id);
+
 comment on table symphony.payment_outbox_operations is 'What people did: redrives, resolutions, skips, rail changes and repairs. Rows are only ever added.';
 comment on column symphony.payment_outbox_operations.operation_id is 'UUIDv7 of this operation.';
 comment on column symphony.payment_outbox_operations.operation is 'What was done.';
@@ -279,6 +288,7 @@ comment on column symphony.payment_outbox_operations.reason is 'Why they did it.
 comment on column symphony.payment_outbox_operations.database_user is 'The login that did it.';
 comment on column symphony.payment_outbox_operations.created_at is 'When they did it.';
 comment on index symphony.payment_outbox_operations_by_outbox is 'What was done to an outbox.';
+comment on index symphony.payment_outbox_operations_by_time is 'What was done during a time, in order.';
 comment on index symphony.payment_outbox_operations_by_new_outbox is 'Which failure an outbox tries again.';
 
 -- Who sits in the seats of a capped rail. Only claims write it, under the lock of the rail's row, and

@@ -5,6 +5,7 @@
 
 mod backlog;
 mod list;
+mod pulse;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,8 +15,9 @@ use tokio_postgres::{GenericClient, Row};
 use super::EventId;
 use crate::BatchSize;
 use crate::error::Fault;
-pub use backlog::{EventBacklog, backlog};
+pub use backlog::{BACKLOG, EventBacklog, backlog};
 pub use list::{EventPage, EventSearch, list, payload};
+pub use pulse::{PULSE, pulse};
 
 // An age may be a float: it is read by gauges and people, and nobody adds it up.
 const STATUS: &str = "\

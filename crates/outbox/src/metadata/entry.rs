@@ -46,6 +46,7 @@ fn checked(what: &'static str, text: impl Into<String>) -> Result<String, Invali
 /// The id of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct EntryId(pub Uuid);
 
 impl fmt::Display for EntryId {

@@ -1,7 +1,10 @@
-//! What people, dashboards and careful producers may see. No metadata is read at all, so everything here can be printed and serialised.
+//! What people, dashboards and careful producers may see. All of it but the metadata itself can be printed and serialised.
 //!
 //! What an entity has is for every role but `symphony_auth`; the rest for `symphony_readonly`, `symphony_auditor` and
-//! `symphony_operator`.
+//! `symphony_operator`; the metadata itself is not for the last.
+
+mod backlog;
+mod list;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -12,6 +15,8 @@ use super::{Entity, EntryId, Status};
 use crate::BatchSize;
 use crate::error::Fault;
 use crate::error::metadata::FindError;
+pub use backlog::{MetadataBacklog, backlog, pulse};
+pub use list::{MetadataEntry, MetadataPage, MetadataSearch, Place, entry_of_entity, metadata, search};
 
 const FIND: &str = "\
     select id, status::text, retry_count, max_retries, last_error, next_retry_at, processing_started_at, claimed_by, \

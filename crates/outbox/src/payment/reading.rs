@@ -21,7 +21,7 @@ pub use dead_letters::{
     page_of_dead_letters,
 };
 pub use leases::{WorkerLeases, leases};
-pub use operations::{Operation, log_of_operations, operations};
+pub use operations::{Operation, count_operations, log_of_operations, operations, operations_between};
 pub use outboxes::{Outbox, Page, Search, outbox, search};
 pub use participants::{Participant, participants};
 pub use payload::payload;

@@ -44,7 +44,19 @@ async fn events_are_paged_and_filtered_and_the_backlog_agrees_with_the_totals() 
         (status.due, status.claimed, status.stuck, status.scheduled, false)
     );
     assert_eq!((status.due, status.claimed, status.scheduled), (2, 1, 1));
+    let pulse = reading::pulse(&readonly).await.unwrap();
+    assert_eq!(
+        (pulse.done, pulse.failed, pulse.again),
+        (1, 0, Some(0)),
+        "a failure that said nothing is not kept"
+    );
+    let why = Outcome::Failed { error: Some("away".to_owned()) };
+    complete(&stage.root, &held.processor, held.events[2].id, &why).await.unwrap();
+    let pulse = reading::pulse(&readonly).await.unwrap();
+    assert_eq!((pulse.done, pulse.again, pulse.span_seconds), (1, Some(1), 900.0));
+    assert!(pulse.took_p95_ms.unwrap() >= 0 && pulse.total_p50_ms >= pulse.took_p50_ms, "{pulse:?}");
+    stage.claim().await;
     stage.let_claims_age().await;
-    assert_eq!(reading::backlog(&readonly).await.unwrap().stuck, 1);
+    assert_eq!(reading::backlog(&readonly).await.unwrap().stuck, 2);
     assert!(reading::payload(&readonly, held.events[0].id).await.unwrap().is_some());
 }

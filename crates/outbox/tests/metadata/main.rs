@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod claimed;
+mod looking;
 mod producer;
 #[cfg(feature = "sqlx")]
 mod producer_sqlx;

@@ -1,11 +1,13 @@
 //! What a console may rely on: pages that go on where they ended, counts that stop, and nothing that is counted twice.
 
 use jiff::{SignedDuration, Timestamp};
-use symphony_outbox::payment::operator::{redrive, resolve};
+use symphony_outbox::connect::Target;
+use symphony_outbox::payment::operator::{redrive, resolve, set_rail};
 use symphony_outbox::payment::reading::{self, DeadLetterFilter, Search};
 use symphony_outbox::payment::worker::complete;
-use symphony_outbox::payment::{OUTCOME_UNKNOWN, OutboxState, Resolution};
-use symphony_outbox::{OutboxId, error::Fault};
+use symphony_outbox::payment::{OUTCOME_UNKNOWN, OutboxState, RailPolicy, Resolution};
+use symphony_outbox::{OutboxId, error::Fault, relayers};
+use symphony_proof::kit::wait::{self, BOUND};
 
 use crate::stage::{RAIL, Stage, WARRANT, completion, dispatched, failed, retryable, worker};
 
@@ -233,4 +235,69 @@ async fn a_payload_is_for_those_who_may_read_the_tables() {
     let refused = reading::payload(&operator, ids[0]).await.unwrap_err();
     assert!(matches!(refused, Fault::MissingRole { .. }), "{refused}");
     assert_eq!(reading::rails(&operator).await.unwrap()[0].rail_type, RAIL);
+}
+
+#[tokio::test]
+async fn what_claims_have_set_aside_on_an_ordered_rail_is_counted_as_parked() {
+    let stage = Stage::set().await;
+    let ordered = RailPolicy { ordered: Some(true), ..RailPolicy::default() };
+    set_rail(&stage.root, RAIL, &ordered, WARRANT).await.unwrap();
+    for number in 1..=3 {
+        stage.enqueue(number).await;
+    }
+    let readonly = stage.login("symphony_readonly").await;
+    let seen = async || {
+        let rail = reading::backlog(&readonly).await.unwrap().rails.remove(0);
+        (rail.due, rail.leased, rail.parked, rail.more_parked)
+    };
+    assert_eq!(seen().await, (3, 0, 0, false));
+    let head = stage.claim().await;
+    assert_eq!(head.len(), 1, "only the head of the stream");
+    while seen().await != (0, 1, 2, false) {
+        assert!(stage.claim().await.is_empty());
+    }
+    complete(&stage.root, &worker(), &completion(&head[0], dispatched())).await.unwrap();
+    assert_eq!(seen().await, (1, 0, 1, false));
+}
+
+#[tokio::test]
+async fn the_log_of_a_time_is_read_in_order_a_page_at_a_time_and_counted_no_further_than_asked() {
+    let (stage, ids) = seven().await;
+    let auditor = stage.login("symphony_auditor").await;
+    redrive(&stage.root, ids[1], WARRANT).await.unwrap();
+    for resolution in [Resolution::NotPaid, Resolution::Paid] {
+        resolve(&stage.root, ids[2], resolution, WARRANT).await.unwrap();
+    }
+    let log = reading::log_of_operations(&auditor, None, 10).await.unwrap();
+    let (from, to) = (log.last().unwrap().created_at, log[0].created_at);
+    let (mut told, mut after) = (Vec::new(), None);
+    loop {
+        let page = reading::operations_between(&auditor, from, to, after, 2).await.unwrap();
+        told.extend(page.iter().map(|one| one.operation_id));
+        let Some(last) = page.last() else { break };
+        after = Some((last.created_at, last.operation_id));
+    }
+    let expected: Vec<_> = log.iter().rev().take(log.len() - 1).map(|one| one.operation_id).collect();
+    assert_eq!(told, expected, "the last moment is not of the time");
+    assert_eq!(reading::count_operations(&auditor, from, to, 100).await.unwrap(), 3);
+    assert_eq!(reading::count_operations(&auditor, from, to, 2).await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_relayer_is_seen_by_its_sessions_and_by_nothing_else() {
+    let stage = Stage::set().await;
+    let readonly = stage.login("symphony_readonly").await;
+    assert_eq!(relayers::connected(&readonly).await.unwrap(), []);
+    let url = stage.database.url_as_login(&["symphony_executor"]).await.unwrap();
+    let target = Target::parse(&url).unwrap().with_session_name(&relayers::session_name("idle-1"));
+    let (one, two) = (target.connect().await.unwrap(), target.connect().await.unwrap());
+    let seen = relayers::connected(&readonly).await.unwrap();
+    assert_eq!(seen, [relayers::Connected { worker_id: "idle-1".to_owned(), sessions: 2 }]);
+    // An address that names its sessions is left alone.
+    let named = Target::parse(&format!("{url}?application_name=ours")).unwrap();
+    let own = named.with_session_name(&relayers::session_name("idle-2")).connect().await.unwrap();
+    assert_eq!(own.query_one("show application_name", &[]).await.unwrap().get::<_, String>(0), "ours");
+    drop((one, two));
+    let gone = async || relayers::connected(&readonly).await.unwrap().is_empty();
+    wait::until("its sessions have ended", BOUND, gone).await.unwrap();
 }

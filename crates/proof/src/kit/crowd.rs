@@ -187,3 +187,105 @@ pub async fn history(client: &Client, ended: i32, pending: i32) -> Result<(), Er
         )
         .await
 }
+
+/// `count` rows that claims have set aside on the rail `strict`.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn parked(client: &Client, count: i32) -> Result<(), Error> {
+    client
+        .execute(
+            "insert into symphony.payment_outbox_pending
+               (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, parked)
+             select gen_random_uuid(), 'parked-' || i, 'whale', i, 'key', 'strict', '{}', true
+             from generate_series(1, $1) i",
+            &[&count],
+        )
+        .await?;
+    Ok(())
+}
+
+/// A past of the event lane: `processed` events, one every 50 ms until now, each with a failure on its way in fifty; and `open` more behind them, fresh, claimed and
+/// due again by turns.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn events(client: &Client, processed: i32, open: i32) -> Result<(), Error> {
+    client.batch_execute("alter table m10_recovery.outbox set (autovacuum_enabled = off)").await?;
+    client
+        .execute(
+            "insert into m10_recovery.outbox
+               (aggregate_type, aggregate_id, event_type, payload, created_at, processed_at, claimed_at, claimed_by)
+             select 'order', 'past-' || i, 'OrderPlaced', '{}', h.at - interval '1 second', h.at, h.at - interval '100 milliseconds', 'crowd'
+             from generate_series(1, $1) i
+             cross join lateral (select now() - ($1 - i) * interval '50 milliseconds' as at) h",
+            &[&processed],
+        )
+        .await?;
+    client
+        .execute(
+            "insert into m10_recovery.outbox_errors (event_id, retry_count, succeeded, processor_id, error, created_at)
+             select i, 1, false, 'crowd', 'away', now() - ($1 - i) * interval '50 milliseconds'
+             from generate_series(1, $1, 50) i",
+            &[&processed],
+        )
+        .await?;
+    client
+        .execute(
+            "insert into m10_recovery.outbox (aggregate_type, aggregate_id, event_type, payload, process_after, claimed_at, claimed_by)
+             select 'order', 'now-' || i, 'OrderPlaced', '{}',
+                    case when i % 3 = 1 then now() + i * interval '1 millisecond' end,
+                    case when i % 3 = 2 then now() end,
+                    case when i % 3 = 2 then 'crowd' end
+             from generate_series(1, $1) i",
+            &[&open],
+        )
+        .await?;
+    Ok(())
+}
+
+/// A past of the metadata lane: `ended` entries, one every 50 ms until now, of which each fiftieth died; and `open` more behind them, pending, processing and
+/// failed by turns.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn metadata(client: &Client, ended: i32, open: i32) -> Result<(), Error> {
+    client
+        .batch_execute(
+            "alter table symphony.metadata_outbox set (autovacuum_enabled = off);
+             alter table symphony.metadata_outbox disable trigger metadata_begins_as_pending",
+        )
+        .await?;
+    client
+        .execute(
+            "insert into symphony.metadata_outbox
+               (id, entity_type, entity_id, metadata, max_retries, status, retry_count, last_error, processing_started_at, claimed_by, processed_at,
+                created_at, updated_at)
+             select (lpad(to_hex(floor(extract(epoch from h.at) * 1000)::bigint), 12, '0')
+                     || '7' || substr(md5(i::text), 1, 3) || '8' || substr(md5(i::text), 4, 15))::uuid,
+                    'document', 'past-' || i, '{}', 20, case when i % 50 = 0 then 'DLQ' else 'PUBLISHED' end::symphony.metadata_status,
+                    case when i % 50 = 0 then 20 else 0 end, case when i % 50 = 0 then 'NO_SUCH_KEY' end, h.at, 'crowd',
+                    case when i % 50 <> 0 then h.at end, h.at - interval '1 second', h.at
+             from generate_series(1, $1) i
+             cross join lateral (select now() - ($1 - i) * interval '50 milliseconds' as at) h",
+            &[&ended],
+        )
+        .await?;
+    client
+        .execute(
+            "insert into symphony.metadata_outbox
+               (id, entity_type, entity_id, metadata, max_retries, status, retry_count, last_error, next_retry_at, processing_started_at, claimed_by,
+                claim_token, created_at, updated_at)
+             select gen_random_uuid(), 'document', 'now-' || i, '{}', 20,
+                    case i % 3 when 0 then 'PENDING' when 1 then 'PROCESSING' else 'FAILED' end::symphony.metadata_status,
+                    i % 3, case when i % 3 = 2 then 'AWAY' end, case when i % 3 = 2 then now() + i * interval '1 millisecond' end,
+                    case when i % 3 = 1 then now() end, case when i % 3 = 1 then 'crowd' end,
+                    case when i % 3 = 1 then gen_random_uuid() end, now() + i * interval '1 microsecond', now()
+             from generate_series(1, $1) i",
+            &[&open],
+        )
+        .await?;
+    client
+        .batch_execute("alter table symphony.metadata_outbox enable always trigger metadata_begins_as_pending")
+        .await
+}

@@ -8,6 +8,7 @@ use prometheus_client::registry::Registry;
 use serde_json::json;
 use symphony_outbox::WorkerId;
 use symphony_outbox::connect::Target;
+use symphony_outbox::relayers::session_name;
 use symphony_outbox::schema::Lane;
 use symphony_relay::stop::{Stop, Wish};
 use uuid::Uuid;
@@ -86,8 +87,11 @@ impl Arguments {
             .into_iter()
             .find(|url| !url.trim().is_empty())
             .unwrap_or(url);
-        let (target, bell) = (Arc::new(Target::parse(url)?), Arc::new(Target::parse(listen_url)?));
         let worker = worker_name(&config.relayer.worker);
+        // By the names of its sessions others see that it is there, also when it has nothing to do.
+        let named =
+            |url| Target::parse(url).map(|to| Arc::new(to.with_session_name(&session_name(worker.as_str()))));
+        let (target, bell) = (named(url)?, named(listen_url)?);
         let mut registry = Registry::with_prefix("symphony");
         let traces = traces::start(&config.traces, &worker, &mut registry)?;
         let served = Served::build(&config, &target, &worker, traces.as_ref())?;

@@ -5,8 +5,9 @@ use tokio_postgres::GenericClient;
 
 use crate::error::Fault;
 
-// Every unprocessed event is in one of three indexes; each is read from its end up to the same bound.
-const BACKLOG: &str = "\
+/// The question that [`backlog`] asks, for whoever wants to see its plan. Every unprocessed event is in one of three indexes; each is
+/// read from its end up to the same bound.
+pub const BACKLOG: &str = "\
     select f.due + r.due as due, r.scheduled, c.claimed, c.stuck, \
            coalesce(extract(epoch from now() - least(f.oldest, r.oldest)), 0)::float8 as oldest_due_age_seconds, \
            f.seen = 10000 or r.seen = 10000 or c.seen = 10000 as more \

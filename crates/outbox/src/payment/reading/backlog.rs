@@ -24,7 +24,7 @@ pub struct Backlog {
     pub rails: Vec<RailBacklog>,
 }
 
-/// What is pending on one rail, without what waits behind an earlier instruction of an ordered rail.
+/// What is pending on one rail.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct RailBacklog {
@@ -44,12 +44,16 @@ pub struct RailBacklog {
     pub expired: i64,
     /// Outboxes whose time has not come.
     pub scheduled: i64,
+    /// Outboxes that claims have set aside, because an earlier instruction of the same participant is pending on this ordered rail.
+    pub parked: i64,
     /// How long the oldest due outbox has waited.
     pub oldest_due_age_seconds: f64,
     /// Whether there may be more that are due, leased or expired than were counted.
     pub more_due: bool,
     /// Whether there may be more that are scheduled than were counted.
     pub more_scheduled: bool,
+    /// Whether there may be more that are parked than were counted.
+    pub more_parked: bool,
 }
 
 /// What is pending now.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{GenericClient, Row};
 use uuid::Uuid;
 
@@ -25,6 +25,19 @@ const LOG: &str = "\
     where operation_id < $1 \
     order by operation_id desc \
     limit $2";
+
+// By the index of their time.
+const BETWEEN: &str = "\
+    select operation_id, operation, outbox_id, new_outbox_id, resolution, rail_type, policy_before, policy_after, \
+           actor, reason, database_user, created_at \
+    from symphony.payment_outbox_operations_log \
+    where created_at >= $1 and created_at < $2 and (created_at, operation_id) > ($3, $4) \
+    order by created_at, operation_id \
+    limit $5";
+
+const COUNT: &str = "\
+    select count(*) \
+    from (select from symphony.payment_outbox_operations_log where created_at >= $1 and created_at < $2 limit $3) o";
 
 /// Something that a person did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -79,6 +92,51 @@ pub async fn log_of_operations(
     let (before, at_most) = (before.unwrap_or(Uuid::max()), i64::from(at_most));
     let rows = client.query_typed(LOG, &[(&before, Type::UUID), (&at_most, Type::INT8)]).await?;
     rows.iter().map(operation).collect()
+}
+
+/// At most so many of the operations from a moment on and before another, in order, after this one.
+///
+/// # Errors
+///
+/// See [`Fault`].
+pub async fn operations_between(
+    client: &impl GenericClient,
+    from: Timestamp,
+    to: Timestamp,
+    after: Option<(Timestamp, Uuid)>,
+    at_most: i32,
+) -> Result<Vec<Operation>, Fault> {
+    let (at, id) = after.unwrap_or((from, Uuid::nil()));
+    let rows = client
+        .query_typed(
+            BETWEEN,
+            &[
+                (&from, Type::TIMESTAMPTZ),
+                (&to, Type::TIMESTAMPTZ),
+                (&at, Type::TIMESTAMPTZ),
+                (&id, Type::UUID),
+                (&i64::from(at_most), Type::INT8),
+            ],
+        )
+        .await?;
+    rows.iter().map(operation).collect()
+}
+
+/// How many there are from a moment on and before another, counted no further than this.
+///
+/// # Errors
+///
+/// See [`Fault`].
+pub async fn count_operations(
+    client: &impl GenericClient,
+    from: Timestamp,
+    to: Timestamp,
+    at_most: i64,
+) -> Result<i64, Fault> {
+    let asked: [(&(dyn ToSql + Sync), Type); 3] =
+        [(&from, Type::TIMESTAMPTZ), (&to, Type::TIMESTAMPTZ), (&at_most, Type::INT8)];
+    let row = client.query_typed_one(COUNT, &asked).await?;
+    Ok(row.try_get(0)?)
 }
 
 fn operation(row: &Row) -> Result<Operation, Fault> {

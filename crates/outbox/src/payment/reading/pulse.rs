@@ -6,8 +6,9 @@ use tokio_postgres::GenericClient;
 use tokio_postgres::types::Json;
 
 use crate::error::Fault;
+use crate::pulse::LanePulse;
 
-const PULSE: &str = "select attempts, span_seconds, rails, workers, parts from symphony.payment_pulse()";
+const PULSE: &str = "select attempts, span_seconds, lane, rails, workers, parts from symphony.payment_pulse()";
 
 /// The latest attempts: at most five thousand, of the last quarter of an hour.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -17,6 +18,8 @@ pub struct Pulse {
     pub attempts: i64,
     /// The time that they span until now.
     pub span_seconds: f64,
+    /// The same over all rails.
+    pub lane: LanePulse,
     /// The same by rail.
     pub rails: Vec<RailPulse>,
     /// Who made them, who was heard of last first; at most a hundred.
@@ -77,6 +80,36 @@ pub struct Part {
     pub again: i64,
 }
 
+/// The same over all rails, as the database has it.
+#[derive(Deserialize)]
+struct Lane {
+    dispatched: i64,
+    failed: i64,
+    retryable: i64,
+    zombies: i64,
+    latency_p50_ms: Option<i64>,
+    latency_p95_ms: Option<i64>,
+    latency_p99_ms: Option<i64>,
+    total_p50_ms: Option<i64>,
+    total_p95_ms: Option<i64>,
+}
+
+impl Lane {
+    fn over(self, span_seconds: f64) -> LanePulse {
+        LanePulse {
+            span_seconds,
+            done: self.dispatched,
+            failed: self.failed,
+            again: Some(self.retryable + self.zombies),
+            took_p50_ms: self.latency_p50_ms,
+            took_p95_ms: self.latency_p95_ms,
+            took_p99_ms: self.latency_p99_ms,
+            total_p50_ms: self.total_p50_ms,
+            total_p95_ms: self.total_p95_ms,
+        }
+    }
+}
+
 /// What was done lately.
 ///
 /// # Errors
@@ -84,9 +117,12 @@ pub struct Part {
 /// See [`Fault`].
 pub async fn pulse(client: &impl GenericClient) -> Result<Pulse, Fault> {
     let row = client.query_typed_one(PULSE, &[]).await?;
+    let span_seconds = row.try_get("span_seconds")?;
+    let Json(lane): Json<Lane> = row.try_get("lane")?;
     Ok(Pulse {
         attempts: row.try_get("attempts")?,
-        span_seconds: row.try_get("span_seconds")?,
+        span_seconds,
+        lane: lane.over(span_seconds),
         rails: row.try_get::<_, Json<_>>("rails")?.0,
         workers: row.try_get::<_, Json<_>>("workers")?.0,
         parts: row.try_get::<_, Json<_>>("parts")?.0,

@@ -52,14 +52,20 @@ const OPERATE: [&str; 7] = [
 /// What everybody may ask who may do anything here.
 const FIND: [&str; 1] = ["symphony.find_metadata_by_entity"];
 /// They change nothing and show no payload.
-const LOOK: [&str; 6] = [
+const LOOK: [&str; 10] = [
     "symphony.count_payment_dead_letters",
     "symphony.list_payment_dead_letters",
     "symphony.payment_backlog",
     "symphony.payment_leases",
     "symphony.payment_pulse",
     "symphony.search_payment_outboxes",
+    "symphony.connected_relayers",
+    "symphony.metadata_backlog",
+    "symphony.metadata_pulse",
+    "symphony.search_metadata_entries",
 ];
+/// They show a payload, and so are not for people on duty.
+const SHOW: [&str; 1] = ["symphony.read_metadata"];
 const VIEWS: [&str; 13] = [
     "symphony.supervisor_outbox_status",
     "symphony.outbox_operational_status",
@@ -92,6 +98,7 @@ pub(super) fn objects() -> impl Iterator<Item = (&'static str, &'static str)> {
         .chain(of("function", &OPERATE))
         .chain(of("function", &FIND))
         .chain(of("function", &LOOK))
+        .chain(of("function", &SHOW))
         .chain(of("view", &VIEWS))
         .chain(of("table", &READABLE))
         .chain([("schema", "symphony"), ("schema", "m10_recovery")])
@@ -108,7 +115,7 @@ pub(super) fn allowed(role: Option<&str>, right: &Right) -> bool {
         ("function", "symphony_ingest") => ENQUEUE.contains(&object),
         ("function", "symphony_executor") => EXECUTE.contains(&object),
         ("function", "symphony_operator") => OPERATE.contains(&object) || LOOK.contains(&object),
-        ("function", "symphony_readonly" | "symphony_auditor") => LOOK.contains(&object),
+        ("function", "symphony_readonly" | "symphony_auditor") => LOOK.contains(&object) || SHOW.contains(&object),
         ("view", "symphony_operator" | "symphony_readonly" | "symphony_auditor") => {
             reads && VIEWS.contains(&object)
         }
