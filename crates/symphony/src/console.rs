@@ -68,6 +68,7 @@ pub(crate) struct Console {
     /// The relayer that serves it.
     worker: String,
     places: Semaphore,
+    exports: Arc<Semaphore>,
     sessions: Sessions,
     /// What forms hold where nobody signs in.
     csrf: String,
@@ -123,6 +124,7 @@ impl Console {
             database: Database::new(&logins.read, logins.act.as_ref()),
             worker: worker.to_owned(),
             places: Semaphore::new(PLACES),
+            exports: Arc::new(Semaphore::new(api::EXPORTS)),
             sessions: Sessions::default(),
             csrf: session::random().map_err(|problem| Failure::no(problem.detail()))?,
             live: Live::new(),

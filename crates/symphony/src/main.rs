@@ -5,6 +5,7 @@
 //!
 //! # Layout
 //! - [`arguments`]: the arguments as they may be shown
+//! - [`audit`]: records as files, for auditors
 //! - [`bank`]: the simulated bank, which shares nothing with the rest
 //! - [`command`]: the commands, one per file
 //! - [`console`]: the API and the dashboard that `symphony run` serves
@@ -18,6 +19,7 @@
 //! - [`table`]: columns under each other
 
 mod arguments;
+mod audit;
 mod bank;
 mod command;
 mod config;

@@ -241,8 +241,8 @@ fn an_error_that_nobody_can_read_has_its_exit_code_all_the_same() {
     }
 }
 
-/// The commands that print no result: what they print is for shells and manuals, or is JSON already.
-const NO_RESULT: [&str; 4] = ["api", "bank", "completions", "man"];
+/// The commands that print no result: what they print is for shells and manuals, or is JSON already, or has formats of its own.
+const NO_RESULT: [&str; 5] = ["api", "audit", "bank", "completions", "man"];
 
 /// The commands, and those below them, as the manual lists them.
 fn commands() -> Vec<Vec<String>> {

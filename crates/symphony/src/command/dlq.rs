@@ -1,5 +1,7 @@
 //! `symphony dlq`: the dead letters, and what people decide about them.
 
+mod redrive;
+
 use symphony_outbox::{
     BatchSize, OutboxId,
     error::OperateError,
@@ -43,19 +45,15 @@ enum Action {
         #[command(flatten)]
         form: Form,
     },
-    /// Try a failure again, as a new outbox under the same idempotency key
+    /// Try a failure again, or all that fit, each as a new outbox under the same idempotency key
+    ///
+    /// What may have been paid is never among those that fit: it is resolved first, one by one.
     #[command(after_help = with_examples(
-        "  symphony dlq redrive 0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f --actor ana --reason 'account was corrected'",
+        "  symphony dlq redrive 0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f --actor ana --reason 'account was corrected'\n  \
+         symphony dlq redrive --rail sepa --error-code NO_ACCOUNT --dry-run\n  \
+         symphony dlq redrive --rail sepa --error-code NO_ACCOUNT --expect 12 --actor ana --reason 'accounts were corrected'",
     ))]
-    Redrive {
-        /// The outbox that failed
-        #[arg(value_name = "OUTBOX")]
-        outbox_id: OutboxId,
-        #[command(flatten)]
-        warrant: Warrant,
-        #[command(flatten)]
-        form: Form,
-    },
+    Redrive(redrive::Arguments),
     /// Record what you found out about a failure, with the evidence as the reason
     #[command(after_help = with_examples(
         "  symphony dlq resolve 0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f --as PAID --actor ana --reason 'statement of 3 May'",
@@ -82,13 +80,7 @@ impl Arguments {
                 let letters = reading::dead_letters(&client, limit).await?;
                 form.print(&letters, || text(&letters))?;
             }
-            Action::Redrive { outbox_id, warrant, form } => {
-                let redriven = operator::redrive(&client, outbox_id, warrant.given()).await;
-                let redriven = known(&client, outbox_id, redriven).await?;
-                form.print(&redriven, || {
-                    format!("redriven as outbox {}, sequence {}", redriven.outbox_id, redriven.sequence_id)
-                })?;
-            }
+            Action::Redrive(arguments) => return arguments.run(&client).await,
             Action::Resolve { outbox_id, resolution, warrant, form } => {
                 let resolved = operator::resolve(&client, outbox_id, resolution, warrant.given()).await;
                 let resolved = known(&client, outbox_id, resolved).await?;

@@ -1,6 +1,7 @@
 //! The commands, one per file. Each says what it does, reads its arguments, calls the library and prints.
 
 mod api;
+mod audit;
 mod bank;
 mod completions;
 mod demo;
@@ -47,6 +48,7 @@ enum Command {
     Run(run::Arguments),
     Repair(repair::Arguments),
     Dlq(dlq::Arguments),
+    Audit(audit::Arguments),
     Demo(demo::Arguments),
     Bank(bank::Arguments),
     Completions(completions::Arguments),
@@ -69,6 +71,7 @@ impl Cli {
             Command::Run(arguments) => arguments.run(&database).await,
             Command::Repair(arguments) => arguments.run(&database).await,
             Command::Dlq(arguments) => arguments.run(&database).await,
+            Command::Audit(arguments) => arguments.run(&database).await,
             Command::Demo(arguments) => arguments.run().await,
             Command::Bank(arguments) => arguments.run().await,
             Command::Completions(arguments) => arguments.run(),

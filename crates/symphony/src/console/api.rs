@@ -1,8 +1,10 @@
 //! The API under `/api/v1`, one resource a file.
 
+mod audit;
 mod dead_letters;
 mod events;
 mod leases;
+mod metadata;
 mod operations;
 mod outboxes;
 mod overview;
@@ -16,11 +18,13 @@ use super::access::Scope;
 use super::endpoint::{Endpoint, Nothing};
 use super::openapi;
 
+pub(crate) use audit::{EXPORTS, Export, Written, story_file};
 pub(crate) use dead_letters::Redrive;
 pub(crate) use events::{EventQuery, event_payload, event_story};
+pub(crate) use metadata::{MetadataQuery, MetadataStory, metadata_payload, metadata_story};
 pub(crate) use outboxes::{Query, Story, story};
-pub(crate) use overview::{Overview, overview};
-pub(crate) use rails::rails;
+pub(crate) use overview::{Overview, Payments, Relayer, overview};
+pub(crate) use rails::{RailAction, rails};
 pub(crate) use warrant::Warrant;
 
 /// Every endpoint there is.
@@ -34,9 +38,11 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     all.extend(outboxes::endpoints());
     all.extend(dead_letters::endpoints());
     all.extend(operations::endpoints());
+    all.extend(audit::endpoints());
     all.extend(leases::endpoints());
     all.extend(participants::endpoints());
     all.extend(events::endpoints());
+    all.extend(metadata::endpoints());
     all
 }
 

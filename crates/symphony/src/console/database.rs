@@ -24,8 +24,9 @@ const READERS: usize = 4;
 const QUEUE: Duration = Duration::from_secs(2);
 /// How long a whole call may take: somebody waits for it.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// What a session that reads may do, and for how long.
-const READING: &str = "-c statement_timeout=2s -c lock_timeout=1s -c default_transaction_read_only=on";
+/// What a session that reads may do, and for how long. It goes by indexes: a table that was never analysed must not look small to it.
+const READING: &str = "-c statement_timeout=2s -c lock_timeout=1s -c default_transaction_read_only=on \
+                       -c enable_seqscan=off -c enable_bitmapscan=off -c jit=off";
 /// An action may wait for a worker to finish with a row.
 const ACTING: &str = "-c statement_timeout=6s -c lock_timeout=4s";
 

@@ -16,6 +16,9 @@ use super::access::{Scope, names_loopback, same_origin};
 use super::problem::Problem;
 use super::{Console, Desk};
 
+/// What all answers are but files.
+const JSON: &[&str] = &["application/json"];
+
 /// An endpoint.
 pub(crate) struct Endpoint {
     pub(crate) method: Method,
@@ -27,6 +30,8 @@ pub(crate) struct Endpoint {
     /// The query of a GET, the body of a POST.
     pub(crate) takes: fn(&mut SchemaGenerator) -> Schema,
     pub(crate) gives: fn(&mut SchemaGenerator) -> Schema,
+    /// In which forms it gives it.
+    pub(crate) media: &'static [&'static str],
     handler: MethodRouter<Desk>,
 }
 
@@ -43,7 +48,7 @@ impl Endpoint {
         handler: impl Handler<T, Desk>,
     ) -> Self {
         let (takes, gives) = (schema_of::<Q>, schema_of::<A>);
-        Self { method: Method::GET, path, scope, summary, takes, gives, handler: get(handler) }
+        Self { method: Method::GET, path, scope, summary, takes, gives, media: JSON, handler: get(handler) }
     }
 
     /// Something to do.
@@ -53,7 +58,21 @@ impl Endpoint {
         handler: impl Handler<T, Desk>,
     ) -> Self {
         let (takes, gives) = (schema_of::<B>, schema_of::<A>);
-        Self { method: Method::POST, path, scope: Scope::Operate, summary, takes, gives, handler: post(handler) }
+        Self {
+            method: Method::POST,
+            path,
+            scope: Scope::Operate,
+            summary,
+            takes,
+            gives,
+            media: JSON,
+            handler: post(handler),
+        }
+    }
+
+    /// The same, as a file of one of these kinds.
+    pub(crate) fn gives_files(self, media: &'static [&'static str]) -> Self {
+        Self { media, ..self }
     }
 }
 

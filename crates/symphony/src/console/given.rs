@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 use symphony_outbox::OutboxId;
 use symphony_outbox::event::EventId;
+use symphony_outbox::metadata::EntryId;
 
 use super::access::Caller;
 use super::problem::Problem;
@@ -81,6 +82,18 @@ impl<S: Send + Sync> FromRequestParts<S> for EventInPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let NameInPath(id) = <NameInPath as FromRequestParts<S>>::from_request_parts(parts, state).await?;
         id.parse().map(Self).map_err(|_| Problem::bad("an event is named by its number"))
+    }
+}
+
+/// The id of an entry of metadata, in the path.
+pub(crate) struct EntryInPath(pub(crate) EntryId);
+
+impl<S: Send + Sync> FromRequestParts<S> for EntryInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let NameInPath(id) = <NameInPath as FromRequestParts<S>>::from_request_parts(parts, state).await?;
+        id.parse().map(Self).map_err(|_| Problem::bad("the id of an entry is a UUID"))
     }
 }
 

@@ -45,14 +45,24 @@ async fn fingerprint(desk: &Console) -> Option<u64> {
     }
     let overview = api::overview(desk).await.ok()?;
     let mut hasher = DefaultHasher::new();
-    let backlog = &overview.backlog;
-    backlog.total.hash(&mut hasher);
-    for rail in &backlog.rails {
-        (rail.due, rail.leased, rail.expired, rail.scheduled, rail.paused).hash(&mut hasher);
+    if let Some(api::Payments { backlog, dead_letters, .. }) = &overview.payments {
+        backlog.total.hash(&mut hasher);
+        for rail in &backlog.rails {
+            (rail.due, rail.leased, rail.expired, rail.scheduled, rail.parked, rail.paused).hash(&mut hasher);
+        }
+        (dead_letters.known, dead_letters.unknown).hash(&mut hasher);
     }
-    (overview.dead_letters.known, overview.dead_letters.unknown).hash(&mut hasher);
-    for worker in &overview.pulse.workers {
-        (&worker.worker_id, worker.last_completed_at).hash(&mut hasher);
+    if let Some(events) = &overview.events {
+        let backlog = &events.backlog;
+        (backlog.due, backlog.claimed, backlog.stuck, backlog.scheduled, events.pulse.done).hash(&mut hasher);
+    }
+    if let Some(metadata) = &overview.metadata {
+        let backlog = &metadata.backlog;
+        (backlog.due, backlog.processing, backlog.stuck, backlog.scheduled, backlog.dlq, metadata.pulse.done)
+            .hash(&mut hasher);
+    }
+    for relayer in &overview.relayers {
+        (&relayer.worker_id, relayer.sessions > 0, relayer.last_completed_at).hash(&mut hasher);
     }
     let print = hasher.finish();
     *seen = Some((Instant::now(), print));

@@ -51,12 +51,14 @@ fn operation(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> Value {
         .collect();
     let takes = (endpoint.takes)(generator).to_value();
     let gives = (endpoint.gives)(generator).to_value();
+    let content: Map<String, Value> =
+        endpoint.media.iter().map(|media| ((*media).to_owned(), json!({ "schema": gives }))).collect();
     let mut operation = json!({
         "operationId": operation_id(endpoint),
         "summary": endpoint.summary,
         "security": [{ "token": [endpoint.scope.word()] }],
         "responses": {
-            "200": { "description": "Done, or what was asked.", "content": { "application/json": { "schema": gives } } },
+            "200": { "description": "Done, or what was asked.", "content": content },
             "default": {
                 "description": "Why not.",
                 "content": { "application/problem+json": { "schema": { "$ref": format!("#/components/schemas/{}", Problem::schema_name()) } } },
@@ -83,10 +85,11 @@ fn in_query(takes: &Value, generator: &SchemaGenerator) -> Vec<Value> {
     let name = takes["$ref"].as_str().and_then(|path| path.rsplit('/').next()).unwrap_or_default();
     let object = generator.definitions().get(name).unwrap_or(takes);
     let Some(fields) = object["properties"].as_object() else { return Vec::new() };
+    let needed = object["required"].as_array().cloned().unwrap_or_default();
     let field = |(name, schema): (&String, &Value)| {
         let mut schema = schema.clone();
         let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
-        json!({ "name": name, "in": "query", "required": false, "description": description, "schema": schema })
+        json!({ "name": name, "in": "query", "required": needed.contains(&json!(name)), "description": description, "schema": schema })
     };
     fields.iter().map(field).collect()
 }

@@ -6,12 +6,13 @@
 //! - [`verdict`]: what to say first about an outbox, and what to do next
 //! - [`form`]: what a form of ours brings back
 //! - the pages: [`overview`], [`rails`], [`search`], [`outbox`], [`dead_letters`], [`operations`], [`participants`],
-//!   [`events`], [`login`]
+//!   [`events`], [`metadata`], [`login`]
 
 mod dead_letters;
 mod events;
 mod form;
 mod login;
+mod metadata;
 mod operations;
 mod outbox;
 mod overview;
@@ -34,6 +35,7 @@ use axum::routing::{MethodRouter, get, post};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::access::{Scope, names_loopback, same_origin};
+use super::api::RailAction;
 use super::problem::Problem;
 use super::session::Visitor;
 use super::{Console, Desk, live};
@@ -54,23 +56,28 @@ fn sheets() -> Vec<Sheet> {
     vec![
         sheet("/", read, get(overview::page)),
         sheet("/rails", read, get(rails::page)),
-        sheet("/rails/{rail_type}/pause", act, post(rails::pause)),
-        sheet("/rails/{rail_type}/resume", act, post(rails::resume)),
-        sheet("/rails/{rail_type}/repair", act, post(rails::repair)),
+        sheet("/rails/{rail_type}/pause", act, rails::doing(RailAction::Pause)),
+        sheet("/rails/{rail_type}/resume", act, rails::doing(RailAction::Resume)),
+        sheet("/rails/{rail_type}/repair", act, rails::doing(RailAction::Repair)),
         sheet("/rails/{rail_type}/policy", act, post(rails::policy)),
         sheet("/search", read, get(search::page)),
         sheet("/outboxes/{outbox_id}", read, get(outbox::page)),
         sheet("/outboxes/{outbox_id}/payload", audit, get(outbox::payload)),
+        sheet("/outboxes/{outbox_id}/export", audit, get(outbox::export)),
         sheet("/outboxes/{outbox_id}/redrive", act, post(outbox::redrive)),
         sheet("/outboxes/{outbox_id}/resolve", act, post(outbox::resolve)),
         sheet("/dead-letters", read, get(dead_letters::page)),
         sheet("/dead-letters/redrive", act, post(dead_letters::redrive)),
         sheet("/operations", audit, get(operations::page)),
+        sheet("/operations/export", audit, get(operations::export)),
         sheet("/participants", read, get(participants::list)),
         sheet("/participants/{participant_id}", read, get(participants::stream)),
         sheet("/events", read, get(events::list)),
         sheet("/events/{event_id}", read, get(events::one)),
         sheet("/events/{event_id}/payload", audit, get(events::payload)),
+        sheet("/metadata", read, get(metadata::list)),
+        sheet("/metadata/{entry_id}", read, get(metadata::one)),
+        sheet("/metadata/{entry_id}/payload", audit, get(metadata::payload)),
         sheet("/logout", read, post(login::leave)),
         sheet("/live", read, get(live::watch)),
     ]
@@ -187,6 +194,7 @@ impl Frame {
             ("/rails", "Rails"),
             ("/participants", "Participants"),
             ("/events", "Events"),
+            ("/metadata", "Metadata"),
         ];
         if self.may_audit {
             pages.push(("/operations", "Operations"));
@@ -246,6 +254,24 @@ impl IntoResponse for Refusal {
         *response.status_mut() = status;
         response
     }
+}
+
+/// What a field of a form asks; an empty one asks nothing.
+fn some(text: &str) -> Option<String> {
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// A moment that a field names.
+fn moment(what: &str, text: &str) -> Result<Option<jiff::Timestamp>, Problem> {
+    let moment = some(text).map(|text| text.parse()).transpose();
+    moment.map_err(|_| Problem::bad(format!("{what}: write a time with its zone, as 2026-05-03T09:30Z")))
+}
+
+/// A path with a query of the fields that ask something.
+fn link(path: &str, fields: &[(&str, &str)]) -> String {
+    let asked = fields.iter().filter(|(_, value)| !value.is_empty());
+    let asked: Vec<_> = asked.map(|(name, value)| format!("{name}={}", in_path(value))).collect();
+    if asked.is_empty() { path.to_owned() } else { format!("{path}?{}", asked.join("&")) }
 }
 
 /// A text as part of a path.

@@ -41,6 +41,7 @@ pub(crate) enum Kind {
     Operation = 2,
     Participant = 3,
     Event = 4,
+    Metadata = 5,
 }
 
 /// The cursor after this.

@@ -21,17 +21,31 @@ async fn every_page_answers_beside_a_long_past() {
     crowd::rails(&office.owner).await.unwrap();
     let began = Instant::now();
     crowd::history(&office.owner, ended, ended / 10).await.unwrap();
+    crowd::parked(&office.owner, ended / 100).await.unwrap();
+    crowd::events(&office.owner, ended, ended / 10).await.unwrap();
+    crowd::metadata(&office.owner, ended, ended / 10).await.unwrap();
     if long.is_some() {
-        println!("filled {ended} ledger rows and {} pending in {:?}", ended / 10, began.elapsed());
+        println!("filled {ended} ended and {} open rows of each lane in {:?}", ended / 10, began.elapsed());
         // As autovacuum leaves them on a system that has been there for a while.
-        office.owner.batch_execute("vacuum (analyze) symphony.payment_outbox_attempts").await.unwrap();
-        office.owner.batch_execute("vacuum (analyze) symphony.payment_outbox_pending").await.unwrap();
+        for table in [
+            "symphony.payment_outbox_attempts",
+            "symphony.payment_outbox_pending",
+            "m10_recovery.outbox",
+            "symphony.metadata_outbox",
+        ] {
+            office.owner.batch_execute(&format!("vacuum (analyze) {table}")).await.unwrap();
+        }
     }
     let one =
         "select outbox_id::text from symphony.payment_outbox_attempts where instruction_id = 'past-500' limit 1";
     let id: String = office.owner.query_one(one, &[]).await.unwrap().get(0);
     let console = office.console(&[]).await;
     let outbox = format!("/outboxes/{id}");
+    let one = "select id::text from symphony.metadata_outbox where entity_type = 'document' and entity_id = 'past-500' limit 1";
+    let entry = format!("/metadata/{}", office.owner.query_one(one, &[]).await.unwrap().get::<_, String>(0));
+    let payload = format!("{entry}/payload");
+    let story = format!("/audit{outbox}");
+    let day = "/audit/operations?from=2020-01-01T00:00Z&to=2020-02-01T00:00Z";
     let api = [
         "/overview",
         "/rails",
@@ -41,6 +55,21 @@ async fn every_page_answers_beside_a_long_past() {
         "/participants/shop-7",
         "/dead-letters",
         outbox.as_str(),
+        "/event-backlog",
+        "/events",
+        "/events?unprocessed=true",
+        "/events/500",
+        "/metadata-backlog",
+        "/metadata",
+        "/metadata?entity_type=document&entity_id=past-77",
+        "/metadata?status=DLQ",
+        "/metadata?status=PUBLISHED",
+        "/metadata?status=FAILED",
+        "/metadata?error=NONE",
+        entry.as_str(),
+        payload.as_str(),
+        story.as_str(),
+        day,
     ]
     .map(|path| format!("/api/v1{path}"));
     let searches = [
@@ -63,6 +92,11 @@ async fn every_page_answers_beside_a_long_past() {
         "/participants",
         "/participants/shop-7",
         outbox.as_str(),
+        "/events",
+        "/events/500",
+        "/metadata",
+        "/metadata?status=DLQ",
+        entry.as_str(),
     ]
     .map(str::to_owned);
     let mut slow = Vec::new();

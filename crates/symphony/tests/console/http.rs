@@ -74,7 +74,25 @@ pub(crate) async fn ask(
         let text = String::from_utf8(bytes).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Answer { status, head: head.to_owned(), body: body.to_owned() }
+        let mut answer = Answer { status, head: head.to_owned(), body: body.to_owned() };
+        if answer.header("transfer-encoding") == "chunked" {
+            answer.body = unchunked(&answer.body);
+        }
+        answer
     };
     tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| panic!("no answer to {method} {path}"))
+}
+
+/// A body that came in chunks, and to its end.
+fn unchunked(mut body: &str) -> String {
+    let mut whole = String::new();
+    loop {
+        let (size, rest) = body.split_once("\r\n").unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        if size == 0 {
+            return whole;
+        }
+        whole.push_str(&rest[..size]);
+        body = &rest[size + 2..];
+    }
 }

@@ -6,6 +6,7 @@
 //! - [`refusing`]: what keeps it from starting, and whom it turns away
 //! - [`reading`]: what the API shows
 //! - [`acting`]: what the API does, and what it writes down
+//! - [`exporting`]: what auditors take away
 //! - [`pages`], [`live`]: the dashboard, without scripts and with
 //! - [`crowding`]: what each page takes beside a long past
 #![expect(
@@ -16,6 +17,7 @@
 
 mod acting;
 mod crowding;
+mod exporting;
 mod http;
 mod live;
 mod office;

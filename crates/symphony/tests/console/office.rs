@@ -134,6 +134,24 @@ impl Office {
         self.ended(number, Outcome::Dispatched { rail }).await
     }
 
+    /// Gives an entry about this customer up.
+    pub(crate) async fn dead_metadata(&self, entity_id: &str) -> String {
+        let dead = "with made as materialized (select symphony.create_metadata_entry('customer', $1, jsonb_build_object('iban', $2::text)) as id)
+                    select id::text from made";
+        let id: String = self.owner.query_one(dead, &[&entity_id, &SECRET]).await.unwrap().get(0);
+        for step in [
+            "status = 'PROCESSING', claim_token = gen_random_uuid(), claimed_by = 'office-worker', processing_started_at = now()",
+            "status = 'FAILED', claim_token = null, retry_count = 1, last_error = 'NO_SUCH_KEY: a test', next_retry_at = now()",
+            "status = 'DLQ', next_retry_at = null",
+        ] {
+            let step = format!(
+                "update symphony.metadata_outbox set updated_at = now(), {step} where id = $1::text::uuid"
+            );
+            assert_eq!(self.owner.execute(&step, &[&id]).await.unwrap(), 1);
+        }
+        id
+    }
+
     /// How many operations the log has of this kind.
     pub(crate) async fn operations(&self, kind: &str) -> i64 {
         let count =

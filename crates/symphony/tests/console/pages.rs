@@ -49,7 +49,9 @@ async fn every_page_is_there_and_whoever_is_not_signed_in_is_asked_to() {
     office.enqueue(3).await;
     let publish = "select m10_recovery.publish_outbox('order', 'order-1', 'OrderPlaced', '{}')";
     office.owner.batch_execute(publish).await.unwrap();
+    let dead = office.dead_metadata("c-1").await;
     let console = office.console(&[("reader", &["read"]), ("all", &["read", "operate", "audit"])]).await;
+    let entry = format!("/metadata/{dead}");
     let (stranger, all) = (Browser::open(&console, "").await, Browser::open(&console, "all").await);
     let outbox = format!("/outboxes/{unknown}");
     for (path, words) in [
@@ -67,6 +69,10 @@ async fn every_page_is_there_and_whoever_is_not_signed_in_is_asked_to() {
         ("/events", "OrderPlaced"),
         ("/events?aggregate_type=order&unprocessed=yes", "order-1"),
         ("/events/1", "It waits to be claimed."),
+        ("/", "office-relayer"),
+        ("/metadata", "customer c-1"),
+        ("/metadata?status=DLQ&entity_type=customer&entity_id=c-1", "NO_SUCH_KEY"),
+        (entry.as_str(), "Nothing leaves the DLQ."),
     ] {
         let asked = stranger.get(path).await.is(303);
         assert!(asked.header("location").starts_with("/login?next="), "{path}");
@@ -85,8 +91,15 @@ async fn every_page_is_there_and_whoever_is_not_signed_in_is_asked_to() {
     let found = all.get(&format!("/search?q={unknown}")).await.is(303);
     assert_eq!(found.header("location"), outbox);
     assert!(all.get(&format!("{outbox}/payload")).await.is(200).body.contains(SECRET));
+    assert!(all.get(&format!("{entry}/payload")).await.is(200).body.contains(SECRET));
     let reader = Browser::open(&console, "reader").await;
-    for path in ["/operations", &format!("{outbox}/payload")] {
+    for path in [
+        "/operations",
+        "/operations/export?from=2020-01-01T00:00Z&to=2099-01-01T00:00Z",
+        &format!("{outbox}/payload"),
+        &format!("{outbox}/export"),
+        &format!("{entry}/payload"),
+    ] {
         assert!(reader.get(path).await.is(403).body.contains("no scope"), "{path}");
     }
     assert!(!reader.get(&outbox).await.is(200).body.contains("<form method=\"post\" action=\"/outboxes"));
@@ -96,6 +109,14 @@ async fn every_page_is_there_and_whoever_is_not_signed_in_is_asked_to() {
     stranger.post("/login", "token=sym_wrong").await.is(401);
     all.get("/outboxes/not-a-uuid").await.is(400);
     all.get("/search?from=yesterday").await.is(400);
+    all.get("/metadata?from=yesterday").await.is(400);
+    let kept = all.get("/operations/export?from=2020-01-01T00:00Z&to=2099-01-01T00:00Z&format=csv").await.is(200);
+    assert!(
+        kept.header("content-disposition").starts_with("attachment") && kept.body.contains("SET_RAIL"),
+        "{kept:?}"
+    );
+    let kept = all.get(&format!("{outbox}/export?format=ndjson")).await.is(200);
+    assert!(kept.body.contains("OUTCOME_UNKNOWN") && !kept.body.contains(SECRET), "{kept:?}");
 }
 
 #[tokio::test]

@@ -31,6 +31,64 @@ async fn events_are_searched_and_told_and_their_payload_is_for_auditors() {
     console.ask("reader", "GET", &format!("/api/v1/outboxes?cursor={cursor}"), "").await.refused(400);
 }
 
+#[tokio::test]
+async fn metadata_is_searched_and_told_and_what_the_store_is_given_is_for_auditors() {
+    let office = Office::open().await;
+    let create = "select symphony.create_metadata_entry('customer', 'c-' || i % 3, jsonb_build_object('iban', $1::text)) from generate_series(1, 5) i";
+    office.owner.execute(create, &[&SECRET]).await.unwrap();
+    office.dead_metadata("c-2").await;
+    let console = office.console(&[("reader", &["read"]), ("auditor", &["audit"])]).await;
+    let entities = |page: &Value| -> Vec<String> {
+        let items = page["items"].as_array().unwrap().iter();
+        items
+            .map(|entry| format!("{} {}", entry["entity_id"].as_str().unwrap(), entry["status"].as_str().unwrap()))
+            .collect()
+    };
+    let first = console.get("reader", "/metadata?limit=4").await;
+    assert_eq!(entities(&first), ["c-2 DLQ", "c-2 PENDING", "c-1 PENDING", "c-0 PENDING"]);
+    let cursor = first["next_cursor"].as_str().unwrap();
+    let second = console.get("reader", &format!("/metadata?limit=4&cursor={cursor}")).await;
+    assert_eq!((entities(&second).len(), &second["next_cursor"]), (2, &Value::Null));
+    for (query, expected) in [
+        ("entity_type=customer&entity_id=c-1", vec!["c-1 PENDING", "c-1 PENDING"]),
+        ("status=DLQ", vec!["c-2 DLQ"]),
+        ("error=NO_SUCH_KEY", vec!["c-2 DLQ"]),
+        ("status=PUBLISHED", vec![]),
+        ("to=2020-01-01T00:00Z", vec![]),
+    ] {
+        assert_eq!(entities(&console.get("reader", &format!("/metadata?{query}")).await), expected, "{query}");
+    }
+    let backlog = console.get("reader", "/metadata-backlog").await;
+    assert_eq!((&backlog["due"], &backlog["dlq"]), (&5.into(), &1.into()));
+    let dead = first["items"][0]["id"].as_str().unwrap();
+    let told = console.get("reader", &format!("/metadata/{dead}")).await;
+    assert_eq!((&told["entry"]["status"], told["versions"].as_array().unwrap().len()), (&"DLQ".into(), 3));
+    assert!(!told.to_string().contains(SECRET) && !first.to_string().contains(SECRET));
+    assert_eq!(console.get("auditor", &format!("/metadata/{dead}/payload")).await["iban"], SECRET);
+    console.ask("reader", "GET", &format!("/api/v1/metadata/{dead}/payload"), "").await.refused(403);
+    for (path, status) in [
+        ("/metadata/0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f", 404),
+        ("/metadata/0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f/payload", 404),
+        ("/metadata/x", 400),
+        ("/metadata?status=LOST", 400),
+        ("/metadata?limit=201", 400),
+    ] {
+        console.ask("auditor", "GET", &format!("/api/v1{path}"), "").await.refused(status);
+    }
+    console.ask("reader", "GET", &format!("/api/v1/events?cursor={cursor}"), "").await.refused(400);
+}
+
+#[tokio::test]
+async fn a_lane_that_is_not_installed_is_left_out_of_the_overview_and_not_found_elsewhere() {
+    let office = Office::open().await;
+    office.owner.batch_execute("drop schema m10_recovery cascade").await.unwrap();
+    let console = office.console(&[]).await;
+    let overview = console.get("", "/overview").await;
+    assert!(overview["events"].is_null() && overview["metadata"].is_object() && overview["payments"].is_object());
+    console.ask("", "GET", "/api/v1/events", "").await.refused(404);
+    console.ask("", "GET", "/", "").await.is(200);
+}
+
 fn ids(page: &Value) -> Vec<&str> {
     page["items"].as_array().unwrap().iter().map(|item| item["outbox_id"].as_str().unwrap()).collect()
 }
@@ -100,11 +158,26 @@ async fn the_overview_counts_what_there_is_and_every_answer_is_guarded() {
     office.enqueue(4).await;
     let console = office.console(&[("reader", &["read"])]).await;
     let overview = console.get("reader", "/overview").await;
-    let rail =
-        overview["backlog"]["rails"].as_array().unwrap().iter().find(|rail| rail["rail_type"] == RAIL).unwrap();
-    assert_eq!((&overview["backlog"]["total"], &rail["due"]), (&1.into(), &1.into()));
-    assert_eq!((&overview["dead_letters"]["known"], &overview["dead_letters"]["unknown"]), (&1.into(), &1.into()));
-    assert_eq!((&overview["pulse"]["attempts"], &overview["worker"]), (&3.into(), &"office-relayer".into()));
+    let lane = &overview["payments"];
+    let rails = lane["backlog"]["rails"].as_array().unwrap();
+    let rail = rails.iter().find(|rail| rail["rail_type"] == RAIL).unwrap();
+    assert_eq!((&lane["backlog"]["total"], &rail["due"], &rail["parked"]), (&1.into(), &1.into(), &0.into()));
+    assert_eq!((&lane["dead_letters"]["known"], &lane["dead_letters"]["unknown"]), (&1.into(), &1.into()));
+    assert_eq!((&lane["pulse"]["attempts"], &overview["worker"]), (&3.into(), &"office-relayer".into()));
+    let pulse = &lane["pulse"]["lane"];
+    assert_eq!((&pulse["done"], &pulse["failed"], &pulse["took_p50_ms"]), (&1.into(), &2.into(), &42.into()));
+    assert_eq!(
+        (&overview["events"]["backlog"]["due"], &overview["metadata"]["backlog"]["due"]),
+        (&0.into(), &0.into())
+    );
+    // The one that serves holds nothing and has recorded nothing; the other recorded all of it and has no session.
+    let relayer = |name: &str| {
+        let all = overview["relayers"].as_array().unwrap();
+        all.iter().find(|one| one["worker_id"] == name).unwrap_or_else(|| panic!("no {name}: {overview}"))
+    };
+    let (idle, gone) = (relayer("office-relayer"), relayer("office-worker"));
+    assert!(idle["sessions"].as_i64().unwrap() > 0 && idle["attempts"] == 0, "{idle}");
+    assert_eq!((&gone["sessions"], &gone["attempts"]), (&0.into(), &3.into()));
     office.claim().await;
     assert_eq!(console.get("reader", "/leases").await["items"][0]["leases"], 1);
 

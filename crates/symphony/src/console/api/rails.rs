@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use symphony_outbox::payment::operator::{self, Repaired};
 use symphony_outbox::payment::{Rail, RailPolicy, reading};
 
@@ -29,6 +29,14 @@ struct Change {
 }
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
+    let doing = |action: RailAction| {
+        move |State(desk): State<Desk>,
+              caller: Caller,
+              NameInPath(name): NameInPath,
+              Given(warrant): Given<Warrant>| async move {
+            action.carry_out(&desk, &caller, &name, warrant).await.map(Json)
+        }
+    };
     vec![
         Endpoint::get::<Nothing, Page<Rail>, _>("/rails", Scope::Read, "The rails and their policies.", list),
         Endpoint::get::<Nothing, Rail, _>("/rails/{rail_type}", Scope::Read, "One rail and its policy.", one),
@@ -40,17 +48,17 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::post::<Warrant, Rail, _>(
             "/rails/{rail_type}/pause",
             "Stop handing out the work of a rail.",
-            pause,
+            doing(RailAction::Pause),
         ),
         Endpoint::post::<Warrant, Rail, _>(
             "/rails/{rail_type}/resume",
             "Hand out the work of a rail again.",
-            resume,
+            doing(RailAction::Resume),
         ),
         Endpoint::post::<Warrant, Repaired, _>(
             "/rails/{rail_type}/repair",
             "End the expired leases of a rail now, at most a thousand.",
-            repair,
+            doing(RailAction::Repair),
         ),
     ]
 }
@@ -90,32 +98,39 @@ async fn set(
     Ok(Json(desk.database.act(set).await?))
 }
 
-async fn pause(
-    State(desk): State<Desk>,
-    caller: Caller,
-    NameInPath(name): NameInPath,
-    Given(warrant): Given<Warrant>,
-) -> Result<Json<Rail>, Problem> {
-    let signed = warrant.signed(&caller)?;
-    Ok(Json(desk.database.act(async |client| operator::pause(client, &name, signed.given()).await).await?))
+/// What is done to a rail for a reason and nothing else.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RailAction {
+    Pause,
+    Resume,
+    Repair,
 }
 
-async fn resume(
-    State(desk): State<Desk>,
-    caller: Caller,
-    NameInPath(name): NameInPath,
-    Given(warrant): Given<Warrant>,
-) -> Result<Json<Rail>, Problem> {
-    let signed = warrant.signed(&caller)?;
-    Ok(Json(desk.database.act(async |client| operator::resume(client, &name, signed.given()).await).await?))
+/// What came of it: the rail as it is now, or what a repair found.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum RailDone {
+    Switched(Rail),
+    Repaired(Repaired),
 }
 
-async fn repair(
-    State(desk): State<Desk>,
-    caller: Caller,
-    NameInPath(name): NameInPath,
-    Given(warrant): Given<Warrant>,
-) -> Result<Json<Repaired>, Problem> {
-    let signed = warrant.signed(&caller)?;
-    Ok(Json(desk.database.act(async |client| operator::repair(client, &name, signed.given()).await).await?))
+impl RailAction {
+    /// Does it.
+    pub(crate) async fn carry_out(
+        self,
+        desk: &Console,
+        caller: &Caller,
+        name: &str,
+        warrant: Warrant,
+    ) -> Result<RailDone, Problem> {
+        let signed = warrant.signed(caller)?;
+        let act = async |client: &_| {
+            Ok(match self {
+                Self::Pause => RailDone::Switched(operator::pause(client, name, signed.given()).await?),
+                Self::Resume => RailDone::Switched(operator::resume(client, name, signed.given()).await?),
+                Self::Repair => RailDone::Repaired(operator::repair(client, name, signed.given()).await?),
+            })
+        };
+        desk.database.act(act).await
+    }
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use symphony_outbox::event::reading;
 
 use super::time::{Moment, number, seconds};
-use super::{Frame, Refusal, in_path, shown};
+use super::{Frame, Refusal, link, shown, some};
 use crate::console::Desk;
 use crate::console::api::{EventQuery, event_payload, event_story};
 use crate::console::given::{Asked, EventInPath};
@@ -102,7 +102,6 @@ pub(super) async fn list(
 ) -> Result<Response, Refusal> {
     let backlog = desk.database.read(async |client| reading::backlog(client).await).await?;
     let unprocessed = !form.unprocessed.is_empty();
-    let some = |text: &str| Some(text.to_owned()).filter(|text| !text.trim().is_empty());
     let query = EventQuery {
         aggregate_type: some(&form.aggregate_type),
         aggregate_id: some(&form.aggregate_id),
@@ -113,18 +112,16 @@ pub(super) async fn list(
     };
     let found = query.page(&desk).await?;
     let next = found.next_cursor.map(|cursor| {
-        let mut path = format!("/events?cursor={}", in_path(&cursor));
-        for (name, value) in [
-            ("aggregate_type", &form.aggregate_type),
-            ("aggregate_id", &form.aggregate_id),
-            ("event_type", &form.event_type),
-            ("unprocessed", &form.unprocessed),
-        ] {
-            if !value.is_empty() {
-                path.push_str(&format!("&{name}={}", in_path(value)));
-            }
-        }
-        path
+        link(
+            "/events",
+            &[
+                ("cursor", &cursor),
+                ("aggregate_type", &form.aggregate_type),
+                ("aggregate_id", &form.aggregate_id),
+                ("event_type", &form.event_type),
+                ("unprocessed", &form.unprocessed),
+            ],
+        )
     });
     Ok(shown(&ListPage {
         frame: Frame::new(&desk, &visitor, "/events"),

@@ -10,6 +10,7 @@ use symphony_outbox::payment::reading::{self, Operation};
 use super::time::Moment;
 use super::{Frame, Refusal, in_path, shown};
 use crate::console::Desk;
+use crate::console::api::Export;
 use crate::console::given::Asked;
 use crate::console::paging::{self, Kind};
 use crate::console::session::Visitor;
@@ -56,6 +57,11 @@ pub(super) async fn page(
         next: next.map(|cursor| format!("/operations?cursor={}", in_path(&cursor))),
         rows: log.into_iter().map(row).collect(),
     }))
+}
+
+/// The log of a time, as a file.
+pub(super) async fn export(State(desk): State<Desk>, Asked(export): Asked<Export>) -> Result<Response, Refusal> {
+    Ok(export.carry_out(&desk).await?)
 }
 
 fn row(done: Operation) -> Row {

@@ -13,8 +13,8 @@ use super::time::{Moment, millis, span};
 use super::verdict::Verdict;
 use super::{Frame, Refusal, in_path, shown};
 use crate::console::Desk;
-use crate::console::api::{self, Warrant};
-use crate::console::given::OutboxInPath;
+use crate::console::api::{self, Warrant, Written};
+use crate::console::given::{Asked, OutboxInPath};
 use crate::console::problem::Problem;
 use crate::console::session::Visitor;
 
@@ -112,6 +112,15 @@ pub(super) async fn payload(
     let payload = payload.ok_or_else(|| Problem::missing("outbox of that id"))?;
     let frame = Frame::new(&desk, &visitor, "");
     Ok(shown(&PayloadPage { frame, id: id.to_string(), payload: payload.as_json().to_owned() }))
+}
+
+/// The story, as a file.
+pub(super) async fn export(
+    State(desk): State<Desk>,
+    OutboxInPath(id): OutboxInPath,
+    Asked(written): Asked<Written>,
+) -> Result<Response, Refusal> {
+    Ok(api::story_file(&desk, id, written.format).await?)
 }
 
 /// What the form of a redrive brings.

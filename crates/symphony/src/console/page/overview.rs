@@ -1,23 +1,33 @@
-//! Everything at a glance.
+//! Everything at a glance: the lanes, the rails, and who works for them.
 
-use std::collections::BTreeMap;
+mod lanes;
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use symphony_outbox::payment::reading::{self, Backlog, DeadLetterCount, Pulse, RailBacklog, WorkerLeases};
+use symphony_outbox::payment::reading::RailBacklog;
 
-use super::time::{millis, number, seconds, span};
+use super::time::{Moment, millis, number, seconds, span};
 use super::{Frame, Refusal, shown};
 use crate::console::session::Visitor;
 use crate::console::{Desk, api, chart};
+use lanes::Lane;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
 struct Page {
     frame: Frame,
+    /// None where the payment lane is not installed.
+    payments: Option<Payments>,
+    lanes: Vec<Lane>,
+    rails: Vec<Rail>,
+    relayers: Vec<Relayer>,
+    worker: String,
+}
+
+struct Payments {
     pending: String,
-    pending_note: String,
+    pending_note: &'static str,
     oldest: String,
     rate: String,
     span: String,
@@ -25,9 +35,6 @@ struct Page {
     unknown_open: bool,
     known: String,
     chart: String,
-    rails: Vec<Rail>,
-    workers: Vec<Worker>,
-    worker: String,
     total_most: String,
     rail_most: String,
 }
@@ -40,7 +47,9 @@ struct Rail {
     leased: String,
     expired: String,
     scheduled: String,
+    parked: String,
     oldest: String,
+    rate: String,
     dispatched: String,
     again: String,
     failed: String,
@@ -49,8 +58,10 @@ struct Rail {
     dead: String,
 }
 
-struct Worker {
+struct Relayer {
     name: String,
+    now: &'static str,
+    tone: &'static str,
     leases: String,
     expired: String,
     attempts: String,
@@ -58,38 +69,45 @@ struct Worker {
 }
 
 pub(super) async fn page(State(desk): State<Desk>, visitor: Visitor) -> Result<Response, Refusal> {
-    let api::Overview { worker, backlog, pulse, dead_letters } = api::overview(&desk).await?;
-    let leases = desk.database.read(async |client| reading::leases(client).await).await?;
-    let (total, most) = (backlog.total, i64::from(backlog.total_most));
-    let oldest = backlog.rails.iter().map(|rail| rail.oldest_due_age_seconds).fold(0.0, f64::max);
-    let lately = span(jiff::SignedDuration::from_secs_f64(pulse.span_seconds.clamp(1.0, 1e6)));
-    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-    let rate = pulse.attempts as f64 / pulse.span_seconds.max(1.0);
+    let overview = api::overview(&desk).await?;
     Ok(shown(&Page {
         frame: Frame::new(&desk, &visitor, "/"),
-        pending: if total < most { number(total, false) } else { number(backlog.estimate.max(most), false) },
-        pending_note: if total < most { "counted".to_owned() } else { "about: the server's estimate".to_owned() },
-        oldest: seconds(oldest),
+        lanes: lanes::of(&overview),
+        rails: overview.payments.as_ref().map(rails).unwrap_or_default(),
+        payments: overview.payments.as_ref().map(payments),
+        relayers: overview.relayers.iter().map(relayer).collect(),
+        worker: overview.worker,
+    }))
+}
+
+fn payments(lane: &api::Payments) -> Payments {
+    let api::Payments { backlog, pulse, dead_letters } = lane;
+    let (counted, most) = (backlog.total < i64::from(backlog.total_most), i64::from(backlog.total_most));
+    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+    let rate = pulse.attempts as f64 / pulse.span_seconds.max(1.0);
+    Payments {
+        pending: number(if counted { backlog.total } else { backlog.estimate.max(most) }, false),
+        pending_note: if counted { "counted" } else { "about: the server's estimate" },
+        oldest: seconds(lanes::oldest(&backlog.rails)),
         rate: format!("{rate:.1}"),
+        span: span(jiff::SignedDuration::from_secs_f64(pulse.span_seconds.clamp(1.0, 1e6))),
         unknown: number(dead_letters.unknown, dead_letters.more),
         unknown_open: dead_letters.unknown > 0,
         known: number(dead_letters.known, dead_letters.more),
         chart: chart::bars(&pulse.parts, "Attempts"),
-        rails: rails(&backlog, &pulse, &dead_letters),
-        workers: workers(&pulse, &leases),
-        worker,
-        span: lately,
         total_most: number(most, false),
         rail_most: number(i64::from(backlog.rail_most), false),
-    }))
+    }
 }
 
-fn rails(backlog: &Backlog, pulse: &Pulse, dead: &DeadLetterCount) -> Vec<Rail> {
+fn rails(lane: &api::Payments) -> Vec<Rail> {
     let rail = |rail: &RailBacklog| {
-        let done = pulse.rails.iter().find(|done| done.rail_type == rail.rail_type);
-        let dead = dead.rails.iter().find(|dead| dead.rail_type == rail.rail_type);
+        let done = lane.pulse.rails.iter().find(|done| done.rail_type == rail.rail_type);
+        let dead = lane.dead_letters.rails.iter().find(|dead| dead.rail_type == rail.rail_type);
         let count = |count: Option<i64>| number(count.unwrap_or(0), false);
         let wide = |length: Option<i32>| millis(length.map(i64::from));
+        #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+        let rate = done.map_or(0, |done| done.attempts) as f64 / lane.pulse.span_seconds.max(1.0);
         Rail {
             name: rail.rail_type.clone(),
             now: if rail.paused { "PAUSED" } else { "RUNNING" },
@@ -98,7 +116,9 @@ fn rails(backlog: &Backlog, pulse: &Pulse, dead: &DeadLetterCount) -> Vec<Rail> 
             leased: number(rail.leased, false),
             expired: number(rail.expired, false),
             scheduled: number(rail.scheduled, rail.more_scheduled),
+            parked: if rail.ordered { number(rail.parked, rail.more_parked) } else { "–".to_owned() },
             oldest: seconds(rail.oldest_due_age_seconds),
+            rate: format!("{rate:.1}"),
             dispatched: count(done.map(|done| done.dispatched)),
             again: count(done.map(|done| done.retryable + done.zombies)),
             failed: count(done.map(|done| done.failed)),
@@ -117,27 +137,24 @@ fn rails(backlog: &Backlog, pulse: &Pulse, dead: &DeadLetterCount) -> Vec<Rail> 
             dead: dead.map_or_else(|| "0, 0".to_owned(), |dead| format!("{}, {}", dead.unknown, dead.known)),
         }
     };
-    backlog.rails.iter().map(rail).collect()
+    lane.backlog.rails.iter().map(rail).collect()
 }
 
-/// Who holds leases or has recorded something lately, by name.
-fn workers(pulse: &Pulse, leases: &[WorkerLeases]) -> Vec<Worker> {
-    let mut all: BTreeMap<&str, (i64, i64, i64, Option<jiff::Timestamp>)> = BTreeMap::new();
-    for done in &pulse.workers {
-        let one = all.entry(&done.worker_id).or_default();
-        (one.2, one.3) = (done.attempts, Some(done.last_completed_at));
+/// What a relayer is, in a word: whoever holds leases and has no session has most likely died.
+fn relayer(one: &api::Relayer) -> Relayer {
+    let (now, tone) = match (one.sessions, one.leases) {
+        (0, 0) => ("GONE", "wait"),
+        (0, _) => ("NOT CONNECTED", "bad"),
+        (_, 0) => ("IDLE", "ok"),
+        (_, _) => ("WORKING", "ok"),
+    };
+    Relayer {
+        name: one.worker_id.clone(),
+        now,
+        tone,
+        leases: number(one.leases, false),
+        expired: number(one.expired, false),
+        attempts: number(one.attempts, false),
+        last: one.last_completed_at.map(|at| Moment::of(at).ago).unwrap_or_default(),
     }
-    for held in leases {
-        let one = all.entry(&held.worker_id).or_default();
-        (one.0, one.1) = (one.0 + held.leases, one.1 + held.expired);
-    }
-    let worker =
-        |(name, (leases, expired, attempts, last)): (&str, (i64, i64, i64, Option<jiff::Timestamp>))| Worker {
-            name: name.to_owned(),
-            leases: number(leases, false),
-            expired: number(expired, false),
-            attempts: number(attempts, false),
-            last: last.map(|at| super::time::Moment::of(at).ago).unwrap_or_default(),
-        };
-    all.into_iter().map(worker).collect()
 }

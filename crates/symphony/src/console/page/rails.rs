@@ -3,6 +3,7 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{MethodRouter, post};
 use serde::Deserialize;
 use symphony_outbox::payment::{self, Change, OnUnknown, RailPolicy, operator};
 
@@ -10,7 +11,7 @@ use super::form::{Sent, confirmed};
 use super::time::{Moment, seconds};
 use super::{Frame, Refusal, in_path, shown};
 use crate::console::Desk;
-use crate::console::api::{self, Warrant};
+use crate::console::api::{self, RailAction, Warrant};
 use crate::console::given::NameInPath;
 use crate::console::problem::Problem;
 use crate::console::session::Visitor;
@@ -102,37 +103,17 @@ pub(super) async fn page(State(desk): State<Desk>, visitor: Visitor) -> Result<R
     Ok(shown(&Page { frame: Frame::new(&desk, &visitor, "/rails"), rails }))
 }
 
-pub(super) async fn pause(
-    State(desk): State<Desk>,
-    visitor: Visitor,
-    NameInPath(name): NameInPath,
-    Sent(signature): Sent<Signature>,
-) -> Result<Response, Refusal> {
-    let signed = Warrant::from(signature).signed(&visitor.caller)?;
-    desk.database.act(async |client| operator::pause(client, &name, signed.given()).await).await?;
-    Ok(Redirect::to("/rails").into_response())
-}
-
-pub(super) async fn resume(
-    State(desk): State<Desk>,
-    visitor: Visitor,
-    NameInPath(name): NameInPath,
-    Sent(signature): Sent<Signature>,
-) -> Result<Response, Refusal> {
-    let signed = Warrant::from(signature).signed(&visitor.caller)?;
-    desk.database.act(async |client| operator::resume(client, &name, signed.given()).await).await?;
-    Ok(Redirect::to("/rails").into_response())
-}
-
-pub(super) async fn repair(
-    State(desk): State<Desk>,
-    visitor: Visitor,
-    NameInPath(name): NameInPath,
-    Sent(signature): Sent<Signature>,
-) -> Result<Response, Refusal> {
-    let signed = Warrant::from(signature).signed(&visitor.caller)?;
-    desk.database.act(async |client| operator::repair(client, &name, signed.given()).await).await?;
-    Ok(Redirect::to("/rails").into_response())
+/// What a form does that only needs a reason.
+pub(super) fn doing(action: RailAction) -> MethodRouter<Desk> {
+    post(
+        move |State(desk): State<Desk>,
+              visitor: Visitor,
+              NameInPath(name): NameInPath,
+              Sent(signature): Sent<Signature>| async move {
+            action.carry_out(&desk, &visitor.caller, &name, signature.into()).await?;
+            Ok::<_, Refusal>(Redirect::to("/rails"))
+        },
+    )
 }
 
 pub(super) async fn policy(

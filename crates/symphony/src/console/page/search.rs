@@ -8,7 +8,7 @@ use symphony_outbox::OutboxId;
 use symphony_outbox::payment::{OutboxState, reading};
 
 use super::row::Row;
-use super::{Frame, Refusal, in_path, shown};
+use super::{Frame, Refusal, link, moment, shown, some};
 use crate::console::api::Query;
 use crate::console::given::{Asked, bounded};
 use crate::console::problem::Problem;
@@ -81,14 +81,6 @@ impl Form {
         desk: &Console,
         q: &str,
     ) -> Result<crate::console::paging::Page<reading::Outbox>, Problem> {
-        let some = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
-        let time = |what: &str, text: &str| match some(text) {
-            None => Ok(None),
-            Some(text) => text
-                .parse()
-                .map(Some)
-                .map_err(|_| Problem::bad(format!("{what}: write a time with its zone, as 2026-05-03T09:30Z"))),
-        };
         let state = match some(&self.state) {
             None => None,
             Some(state) => Some(state.parse().map_err(|error| Problem::bad(format!("{error}")))?),
@@ -98,8 +90,8 @@ impl Form {
             rail_type: some(&self.rail_type),
             state,
             error_code: some(&self.error_code),
-            from: time("from", &self.from)?,
-            to: time("to", &self.to)?,
+            from: moment("from", &self.from)?,
+            to: moment("to", &self.to)?,
             cursor: some(&self.cursor),
             ..Query::default()
         };
@@ -115,20 +107,18 @@ impl Form {
 
     /// The same from another place on.
     fn path(&self, cursor: &str) -> String {
-        let mut path = format!("/search?cursor={}", in_path(cursor));
-        for (name, value) in [
-            ("q", &self.q),
-            ("participant_id", &self.participant_id),
-            ("rail_type", &self.rail_type),
-            ("state", &self.state),
-            ("error_code", &self.error_code),
-            ("from", &self.from),
-            ("to", &self.to),
-        ] {
-            if !value.is_empty() {
-                path.push_str(&format!("&{name}={}", in_path(value)));
-            }
-        }
-        path
+        link(
+            "/search",
+            &[
+                ("cursor", cursor),
+                ("q", &self.q),
+                ("participant_id", &self.participant_id),
+                ("rail_type", &self.rail_type),
+                ("state", &self.state),
+                ("error_code", &self.error_code),
+                ("from", &self.from),
+                ("to", &self.to),
+            ],
+        )
     }
 }

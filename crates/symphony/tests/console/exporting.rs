@@ -1,0 +1,80 @@
+//! What auditors take away: whole, in order, and from nobody else.
+
+use serde_json::{Value, json};
+
+use crate::office::{Office, SECRET};
+
+const ALWAYS: &str = "from=2020-01-01T00:00Z&to=2099-01-01T00:00Z";
+
+#[tokio::test]
+async fn the_log_of_a_time_is_exported_whole_and_in_order_however_long_it_is() {
+    let office = Office::open().await;
+    // More than two chunks, some of them of the same moment.
+    let log = "insert into symphony.payment_outbox_operations (operation_id, operation, rail_type, actor, reason, created_at)
+               select gen_random_uuid(), 'REPAIR', 'sepa', 'crowd', 'reason ' || i, '2026-05-01 00:00Z'::timestamptz + i / 3 * interval '1 minute'
+               from generate_series(0, 1199) i";
+    office.owner.batch_execute(log).await.unwrap();
+    let console = office.console(&[("reader", &["read"]), ("auditor", &["audit"])]).await;
+    let path = "/api/v1/audit/operations?from=2026-05-01T00:00Z&to=2026-05-01T06:00Z&format=ndjson";
+    let export = console.ask("auditor", "GET", path, "").await.is(200);
+    assert_eq!(export.header("content-type"), "application/x-ndjson");
+    let lines: Vec<Value> = export.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 1080, "three a minute for six hours");
+    let places =
+        lines.iter().map(|line| (line["created_at"].as_str().unwrap(), line["operation_id"].as_str().unwrap()));
+    assert!(places.is_sorted(), "by the time, and by the id where that is the same");
+    let mut reasons: Vec<_> = lines.iter().map(|line| line["reason"].as_str().unwrap()).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    assert_eq!(reasons.len(), 1080, "each once");
+
+    let export = console.ask("auditor", "GET", &path.replace("ndjson", "csv"), "").await.is(200);
+    assert_eq!(export.header("content-type"), "text/csv; charset=utf-8; header=present");
+    assert!(export.header("content-disposition").ends_with("operations-20260501T000000Z-20260501T060000Z.csv\""));
+    assert!(export.body.starts_with("created_at,operation_id,operation,"), "{}", export.body);
+    assert_eq!(export.body.lines().count(), 1081);
+
+    console.ask("reader", "GET", path, "").await.refused(403);
+    for wrong in [
+        "",
+        "?from=2026-05-01T00:00Z",
+        "?from=2026-05-02T00:00Z&to=2026-05-01T00:00Z",
+        &format!("?{ALWAYS}&format=pdf"),
+    ] {
+        console.ask("auditor", "GET", &format!("/api/v1/audit/operations{wrong}"), "").await.refused(400);
+    }
+}
+
+#[tokio::test]
+async fn a_time_of_too_many_operations_is_refused_before_the_first_of_them() {
+    let office = Office::open().await;
+    let log = "insert into symphony.payment_outbox_operations (operation_id, operation, rail_type, actor, reason)
+               select gen_random_uuid(), 'REPAIR', 'sepa', 'crowd', 'reason' from generate_series(1, 100001) i";
+    office.owner.batch_execute(log).await.unwrap();
+    let console = office.console(&[]).await;
+    let words = console.ask("", "GET", &format!("/api/v1/audit/operations?{ALWAYS}"), "").await.refused(400);
+    assert!(words.contains("100000") && words.contains("shorter"), "{words}");
+}
+
+#[tokio::test]
+async fn the_story_of_an_outbox_is_exported_with_what_people_did_and_without_its_payload() {
+    let office = Office::open().await;
+    let unknown = office.unknown(1).await;
+    let console = office.console(&[("duty", &["operate"]), ("auditor", &["audit"])]).await;
+    let finding = json!({ "resolution": "NOT_PAID", "actor": "=cmd()", "reason": "asked, and \"no\"" });
+    console.post("duty", &format!("/outboxes/{unknown}/resolve"), &finding).await.is(200);
+    let path = format!("/api/v1/audit/outboxes/{unknown}");
+    let export = console.ask("auditor", "GET", &format!("{path}?format=ndjson"), "").await.is(200);
+    let lines: Vec<Value> = export.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let what: Vec<_> = lines.iter().map(|line| line["what"].as_str().unwrap()).collect();
+    assert_eq!(what, ["ENQUEUED", "LEASE_CLAIMED", "ATTEMPT_COMPLETED", "RESOLVE"]);
+    assert_eq!((&lines[2]["error_code"], &lines[3]["actor"]), (&"OUTCOME_UNKNOWN".into(), &"duty: =cmd()".into()));
+    assert!(lines.iter().all(|line| line["idempotency_key"] == "pay-1/key"));
+    let export = console.ask("auditor", "GET", &path, "").await.is(200).body;
+    assert!(export.contains("\"asked, and \"\"no\"\"\"") && !export.contains(SECRET), "{export}");
+    console.ask("duty", "GET", &path, "").await.refused(403);
+    console
+        .ask("auditor", "GET", "/api/v1/audit/outboxes/0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f", "")
+        .await
+        .refused(404);
+}
