@@ -7,7 +7,9 @@
 //! - [`kit`] gives each proof its database: a private PostgreSQL, and a scratch database on it; and what it takes to
 //!   break the world around one
 //! - [`shop`] is a small business beside the outbox, for demonstrations
+//! - [`track`] is what a benchmark sees of the database that it runs on
 
 pub mod kit;
 pub mod proofs;
 pub mod shop;
+pub mod track;

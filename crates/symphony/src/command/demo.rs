@@ -103,7 +103,7 @@ fn time(text: &str) -> Result<Duration, String> {
     time.filter(|time| *time <= LONGEST).ok_or_else(|| "a time such as 10s or 2m, at most 1h".to_owned())
 }
 
-fn length(text: &str) -> Result<Duration, String> {
+pub(super) fn length(text: &str) -> Result<Duration, String> {
     time(text).and_then(|time| if time.is_zero() { Err("a time such as 10s or 2m".to_owned()) } else { Ok(time) })
 }
 

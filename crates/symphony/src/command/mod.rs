@@ -3,6 +3,7 @@
 mod api;
 mod audit;
 mod bank;
+mod bench;
 mod completions;
 mod demo;
 mod dlq;
@@ -51,6 +52,7 @@ enum Command {
     Audit(audit::Arguments),
     Demo(demo::Arguments),
     Bank(bank::Arguments),
+    Bench(bench::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
     Token(token::Arguments),
@@ -74,6 +76,7 @@ impl Cli {
             Command::Audit(arguments) => arguments.run(&database).await,
             Command::Demo(arguments) => arguments.run().await,
             Command::Bank(arguments) => arguments.run().await,
+            Command::Bench(arguments) => arguments.run(&database).await,
             Command::Completions(arguments) => arguments.run(),
             Command::Man(arguments) => arguments.run(),
             Command::Token(arguments) => arguments.run(),

@@ -1,0 +1,115 @@
+//! What a relayer has done so far, and when.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::{fs, io};
+
+use serde::{Deserialize, Serialize};
+use symphony_proof::track::spending;
+use symphony_relay::metrics::Meter;
+
+use super::super::clock;
+
+/// The states that are a good end.
+const GOOD: [&str; 3] = ["DISPATCHED", "DELIVERED", "PUBLISHED"];
+
+/// What a relayer says about itself: a line each time that it has changed. Times are of the clock that processes share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(in super::super) struct Sighting {
+    /// It would hear if something were committed.
+    pub(in super::super) listening: bool,
+    /// Good ends that are recorded in the database.
+    pub(in super::super) recorded: u64,
+    /// Anything else that is.
+    pub(in super::super) otherwise: u64,
+    /// When the first dispatch began; 0 if there was none.
+    pub(in super::super) first: u64,
+    /// When it learnt of the last that was recorded.
+    pub(in super::super) last: u64,
+    /// The time of the processor that it has had, said at the end.
+    pub(in super::super) cpu_seconds: f64,
+    /// It has ended.
+    pub(in super::super) ended: bool,
+}
+
+/// Writes down.
+pub(super) struct Tape {
+    listening: AtomicBool,
+    recorded: AtomicU64,
+    otherwise: AtomicU64,
+    first: AtomicU64,
+    last: AtomicU64,
+    /// Where each is wanted.
+    times: Option<Mutex<Vec<(String, u64)>>>,
+}
+
+impl Tape {
+    pub(super) fn new(each: bool) -> Self {
+        Self {
+            listening: AtomicBool::new(false),
+            recorded: AtomicU64::new(0),
+            otherwise: AtomicU64::new(0),
+            first: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+            times: each.then(Mutex::default),
+        }
+    }
+
+    /// This one is sent just now.
+    pub(super) fn dispatched(&self, name: &str) {
+        if let Some(times) = &self.times {
+            let now = clock::now();
+            times.lock().unwrap_or_else(PoisonError::into_inner).push((name.to_owned(), now));
+        }
+    }
+
+    pub(super) fn sighting(&self) -> Sighting {
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        Sighting {
+            listening: self.listening.load(Ordering::Relaxed),
+            recorded: read(&self.recorded),
+            otherwise: read(&self.otherwise),
+            first: read(&self.first),
+            last: read(&self.last),
+            ..Sighting::default()
+        }
+    }
+
+    /// The same at the end.
+    pub(super) fn last_sighting(&self) -> Sighting {
+        let cpu_seconds = spending::cpu_seconds(std::process::id()).unwrap_or_default();
+        Sighting { cpu_seconds, ended: true, ..self.sighting() }
+    }
+
+    /// Writes a line for each dispatch: when, and what.
+    pub(super) fn write(&self, file: &Path) -> io::Result<()> {
+        let mut text = String::new();
+        if let Some(times) = &self.times {
+            for (name, time) in times.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                // Writing to a String cannot fail.
+                let _ = writeln!(text, "{time} {name}");
+            }
+        }
+        fs::write(file, text)
+    }
+}
+
+impl Meter for Tape {
+    fn dispatch_started(&self, _route: &str) {
+        if self.first.load(Ordering::Relaxed) == 0 {
+            self.first.store(clock::now(), Ordering::Relaxed);
+        }
+    }
+
+    fn attempt(&self, _route: &str, state: &'static str) {
+        let kind = if GOOD.contains(&state) { &self.recorded } else { &self.otherwise };
+        kind.fetch_add(1, Ordering::Relaxed);
+        self.last.store(clock::now(), Ordering::Relaxed);
+    }
+
+    fn listener_connected(&self, connected: bool) {
+        self.listening.store(connected, Ordering::Relaxed);
+    }
+}

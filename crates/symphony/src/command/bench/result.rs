@@ -1,0 +1,236 @@
+//! What was measured, as JSON and in words.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+use symphony_proof::track::spending::Spending;
+
+use super::machine::Machine;
+use super::plan::{Plan, Scenario};
+use super::scale::{Percentiles, Times};
+use crate::table::Table;
+
+/// Everything that a run has to say.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) machine: Machine,
+    pub(super) postgres: Postgres,
+    pub(super) measurements: Vec<Measurement>,
+}
+
+/// The server.
+#[derive(Debug, Serialize)]
+pub(super) struct Postgres {
+    pub(super) version: String,
+    /// Started for this run.
+    pub(super) private: bool,
+    pub(super) settings: BTreeMap<String, String>,
+}
+
+/// What the server spent on each message.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Share {
+    /// In all; none where the server is on another machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cpu_seconds: Option<f64>,
+    pub(super) wal_bytes_per_message: f64,
+    pub(super) wal_syncs_per_message: f64,
+    pub(super) buffers_hit_per_message: f64,
+    pub(super) buffers_read_per_message: f64,
+}
+
+impl Share {
+    #[expect(clippy::cast_precision_loss, reason = "nobody sends so many that a double could not count them")]
+    pub(super) fn of(spent: &Spending, messages: u64) -> Self {
+        let each = |sum: f64| rounded(sum / messages.max(1) as f64);
+        Self {
+            cpu_seconds: spent.cpu_seconds.map(rounded),
+            wal_bytes_per_message: each(spent.wal_bytes),
+            wal_syncs_per_message: each(spent.wal_syncs),
+            buffers_hit_per_message: each(spent.buffers_hit),
+            buffers_read_per_message: each(spent.buffers_read),
+        }
+    }
+}
+
+/// One measurement. What makes no sense for its scenario is not there.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Measurement {
+    pub(super) scenario: &'static str,
+    pub(super) lane: &'static str,
+    pub(super) ordered: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) round: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) clients: Option<usize>,
+    /// Rows in one transaction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) batch: Option<u64>,
+    /// The rate that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rate: Option<u32>,
+    pub(super) count: u64,
+    pub(super) seconds: f64,
+    pub(super) per_second: f64,
+    /// What the percentiles are those of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) latency_of: Option<&'static str>,
+    #[serde(flatten)]
+    pub(super) percentiles: Option<Percentiles>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) call_to_dispatch: Option<Percentiles>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) enqueued: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) enqueued_per_second: Option<f64>,
+    /// Rows that were sent and not yet recorded at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) backlog: Option<u64>,
+    pub(super) relayers: usize,
+    /// Where it is not that of `symphony run`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) slots: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) batch_size: Option<usize>,
+    pub(super) payload_bytes: usize,
+    pub(super) participants: u64,
+    pub(super) relayer_cpu_seconds: f64,
+    /// Of this process, which sends.
+    pub(super) client_cpu_seconds: f64,
+    pub(super) postgres: Share,
+    /// For the plot.
+    #[serde(skip)]
+    pub(super) curve: Vec<(f64, f64)>,
+}
+
+impl Measurement {
+    /// So many messages in so much time.
+    pub(super) fn new(plan: &Plan, count: u64, length: Duration, share: (Share, f64)) -> Self {
+        let (postgres, client_cpu_seconds) = share;
+        Self {
+            scenario: plan.scenario.name(),
+            lane: plan.lane.name(),
+            ordered: plan.ordered,
+            round: plan.round,
+            clients: (plan.scenario != Scenario::Drain).then_some(plan.clients),
+            batch: matches!(plan.scenario, Scenario::Batch).then_some(plan.batch),
+            rate: plan.rate,
+            count,
+            seconds: rounded(length.as_secs_f64()),
+            per_second: rate(count, length),
+            latency_of: None,
+            percentiles: None,
+            call_to_dispatch: None,
+            enqueued: None,
+            enqueued_per_second: None,
+            backlog: None,
+            relayers: plan.relayers,
+            slots: plan.slots,
+            batch_size: plan.batch_size,
+            payload_bytes: plan.payload_bytes,
+            participants: plan.participants,
+            relayer_cpu_seconds: 0.0,
+            client_cpu_seconds: rounded(client_cpu_seconds),
+            postgres,
+            curve: Vec::new(),
+        }
+    }
+
+    /// The same with how long something took.
+    pub(super) fn with_times(mut self, of: &'static str, times: &Times) -> Self {
+        self.latency_of = Some(of);
+        self.percentiles = times.percentiles();
+        self.curve = times.curve();
+        self
+    }
+
+    /// The same with what the relayers had of the processor.
+    pub(super) fn with_relayers(mut self, cpu_seconds: f64) -> Self {
+        self.relayer_cpu_seconds = rounded(cpu_seconds);
+        self
+    }
+}
+
+impl Report {
+    /// The same for people.
+    pub(super) fn text(&self) -> String {
+        let mut table = Table::new([
+            "scenario",
+            "lane",
+            "clients",
+            "relayers",
+            "messages",
+            "a second",
+            "p50 ms",
+            "p99 ms",
+            "max ms",
+            "PostgreSQL CPU",
+            "WAL bytes",
+            "WAL syncs",
+            "buffers",
+        ]);
+        for one in &self.measurements {
+            let ordered = if one.ordered { " ordered" } else { "" };
+            let percentile =
+                |of: fn(&Percentiles) -> f64| one.percentiles.as_ref().map(|all| format!("{:.2}", of(all)));
+            let share = &one.postgres;
+            table.push([
+                one.scenario.to_owned(),
+                format!("{}{ordered}", one.lane),
+                one.clients.map(|clients| clients.to_string()).unwrap_or_default(),
+                one.relayers.to_string(),
+                one.count.to_string(),
+                format!("{:.0}", one.per_second),
+                percentile(|all| all.p50_ms).unwrap_or_default(),
+                percentile(|all| all.p99_ms).unwrap_or_default(),
+                percentile(|all| all.max_ms).unwrap_or_default(),
+                share
+                    .cpu_seconds
+                    .map(|seconds| format!("{:.0} %", 100.0 * seconds / one.seconds))
+                    .unwrap_or_default(),
+                format!("{:.0}", share.wal_bytes_per_message),
+                format!("{:.3}", share.wal_syncs_per_message),
+                format!("{:.1}", share.buffers_hit_per_message + share.buffers_read_per_message),
+            ]);
+        }
+        let more: Vec<_> = self.measurements.iter().filter_map(Measurement::more).collect();
+        let settings: Vec<_> =
+            self.postgres.settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        format!(
+            "{}{}\nWAL, syncs and buffers are for each message. {}\nPostgreSQL {}: {}",
+            table.render(),
+            more.join(""),
+            self.machine.in_words(),
+            self.postgres.version,
+            settings.join(", ")
+        )
+    }
+}
+
+impl Measurement {
+    /// What the table has no room for.
+    fn more(&self) -> Option<String> {
+        if let (Some(sent), Some(backlog)) = (self.enqueued_per_second, self.backlog) {
+            return Some(format!(
+                "mixed, {}: {sent:.0} enqueued a second, {backlog} behind at the end\n",
+                self.lane
+            ));
+        }
+        let call = self.call_to_dispatch.as_ref()?;
+        Some(format!(
+            "latency, {}: from commit; from the call p50 {:.2} ms, p99 {:.2} ms\n",
+            self.lane, call.p50_ms, call.p99_ms
+        ))
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nobody sends so many that a double could not count them")]
+pub(super) fn rate(count: u64, length: Duration) -> f64 {
+    rounded(count as f64 / length.as_secs_f64().max(1e-9))
+}
+
+/// Three digits behind the point are enough for anybody.
+fn rounded(number: f64) -> f64 {
+    (number * 1000.0).round() / 1000.0
+}

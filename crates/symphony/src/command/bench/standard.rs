@@ -1,0 +1,95 @@
+//! Which measurements the arguments ask for, and the sizes that nobody had to give.
+
+use symphony_outbox::schema::Lane;
+
+use super::Arguments;
+use super::plan::{Plan, Scenario};
+use crate::failure::Failure;
+
+/// Clients of single enqueues, unless given.
+const CLIENTS: [u32; 3] = [1, 8, 32];
+/// Sessions that send batches, and those that send while relayers work.
+const BATCH_CLIENTS: u32 = 2;
+const MIXED_CLIENTS: u32 = 8;
+/// Rows of a backlog, or in batches.
+const COUNT: u64 = 100_000;
+/// How many a second while latency is measured.
+const RATE: u32 = 100;
+
+impl Arguments {
+    /// Every measurement, in the order in which it is taken.
+    pub(super) fn plans(&self) -> Result<Vec<Plan>, Failure> {
+        if self.ordered && self.lane == Some(Lane::Metadata) {
+            return Err(Failure::usage("metadata has no order to keep: a store goes by the version")
+                .hint("leave --ordered out, or give --lane payment or --lane event"));
+        }
+        let mut plans = Vec::new();
+        for (lane, scenario, ordered) in self.courses() {
+            for clients in self.clients(scenario) {
+                for round in 1..=self.rounds {
+                    plans.push(Plan {
+                        round: (self.rounds > 1).then_some(round),
+                        ..self.plan(lane, scenario, ordered, clients)?
+                    });
+                }
+            }
+        }
+        Ok(plans)
+    }
+
+    /// In which lane, what, and whether in order.
+    fn courses(&self) -> Vec<(Lane, Scenario, bool)> {
+        if !self.scenarios.is_empty() {
+            let lane = self.lane.unwrap_or(Lane::Payment);
+            return self.scenarios.iter().map(|scenario| (lane, *scenario, self.ordered)).collect();
+        }
+        let lanes = self.lane.map_or_else(|| Lane::ALL.to_vec(), |lane| vec![lane]);
+        let mut courses = Vec::new();
+        for lane in lanes.into_iter().filter(|lane| !self.ordered || *lane != Lane::Metadata) {
+            courses.extend(Scenario::ALL.map(|scenario| (lane, scenario, self.ordered)));
+            if !self.ordered && lane == Lane::Payment {
+                courses.push((lane, Scenario::Drain, true));
+            }
+        }
+        courses
+    }
+
+    fn clients(&self, scenario: Scenario) -> Vec<u32> {
+        match scenario {
+            // One session keeps the pace; nobody sends while a backlog is carried away.
+            Scenario::Latency | Scenario::Drain => vec![1],
+            _ if !self.clients.is_empty() => self.clients.clone(),
+            Scenario::Enqueue => CLIENTS.to_vec(),
+            Scenario::Batch => vec![BATCH_CLIENTS],
+            Scenario::Mixed => vec![MIXED_CLIENTS],
+        }
+    }
+
+    fn plan(&self, lane: Lane, scenario: Scenario, ordered: bool, clients: u32) -> Result<Plan, Failure> {
+        let counted = matches!(scenario, Scenario::Batch | Scenario::Drain);
+        let relayers = self.relayers.unwrap_or(u32::from(scenario != Scenario::Batch));
+        let carried = matches!(scenario, Scenario::Drain | Scenario::Latency | Scenario::Mixed);
+        if carried && relayers == 0 {
+            let name = scenario.name();
+            return Err(Failure::usage(format!("{name} needs a relayer: without one nothing is dispatched"))
+                .hint("give --relayers 1 or more"));
+        }
+        let size = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        Ok(Plan {
+            scenario,
+            lane,
+            ordered,
+            clients: size(clients),
+            count: self.count.or(counted.then_some(COUNT)),
+            length: self.length,
+            batch: self.batch,
+            rate: self.rate.or((scenario == Scenario::Latency).then_some(RATE)).filter(|_| !counted),
+            relayers: size(relayers),
+            slots: self.slots.map(size),
+            batch_size: self.batch_size.map(size),
+            payload_bytes: size(self.payload_bytes),
+            participants: self.participants,
+            round: None,
+        })
+    }
+}
