@@ -10,7 +10,6 @@
 //! - [`registry`]: the rail, sink or store of a given kind, from its settings
 //! - [`config`]: what can be wrong with settings
 //! - [`money`]: what a payload must hold before it may leave
-//! - [`noop`]: takes everything and sends nothing, for benchmarks
 //! - `http`: signed HTTP(S) requests, for payments, events and metadata (feature `http`, on by default)
 //! - `event`: brokers (features `nats`, `redis` and `rabbitmq`, on by default; `kafka`)
 //! - `metadata`: second stores (features `postgres` and `redis`, on by default)
@@ -44,7 +43,6 @@ pub mod http;
 #[cfg(feature = "broker")]
 mod metadata;
 pub mod money;
-pub mod noop;
 #[cfg(feature = "redis")]
 mod redis;
 pub mod registry;

@@ -2,21 +2,14 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
 use symphony_relay::rail::Rail;
 use symphony_relay::sink::Sink;
 use symphony_relay::store::Store;
 
-use crate::config::{self, ConfigError, Problem};
-use crate::noop::NoopRail;
+use crate::config::{ConfigError, Problem};
 
-const KINDS: &str =
-    if cfg!(feature = "http") { "\"http\" or \"noop\"" } else { "\"noop\" (built without \"http\")" };
-
-/// A rail that can do nothing by halves has no settings.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct None {}
+/// Every kind of rail, and whether this build has it. None takes a payment without sending it: a ledger would call it paid.
+const RAILS: [(&str, bool); 1] = [("http", cfg!(feature = "http"))];
 
 /// Builds a rail from its table in the settings: `kind` says which, the rest is that kind's own.
 ///
@@ -29,17 +22,13 @@ pub fn rail(name: &str, settings: toml::Table) -> Result<Arc<dyn Rail>, ConfigEr
     build(name, settings).map_err(|problem| problem.of(name))
 }
 
-#[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "a noop rail needs no name"))]
+#[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "there is no rail that needs a name"))]
 fn build(name: &str, mut settings: toml::Table) -> Result<Arc<dyn Rail>, Problem> {
     let kind = settings.remove("kind");
     match kind.as_ref().and_then(|kind| kind.as_str()) {
         #[cfg(feature = "http")]
-        Some("http") => Ok(Arc::new(crate::http::HttpRail::build(name, config::read(settings)?)?)),
-        Some("noop") => {
-            let None {} = config::read(settings)?;
-            Ok(Arc::new(NoopRail))
-        }
-        _ => Err(Problem::new("kind", format!("must be {KINDS}"))),
+        Some("http") => Ok(Arc::new(crate::http::HttpRail::build(name, crate::config::read(settings)?)?)),
+        kind => Err(not_here(kind, &RAILS)),
     }
 }
 
@@ -145,15 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn a_noop_rail_has_no_settings() {
-        assert!(!rail("bench", "kind = 'noop'".parse().unwrap()).unwrap().can_be_asked());
-        assert!(refusal("kind = 'noop'\nurl = 'x'").starts_with("rail sepa: url: unknown field"));
-    }
-
-    #[test]
     fn a_kind_that_nobody_knows_is_refused_with_those_that_there_are() {
-        for toml in ["", "kind = 'htpp'", "kind = 1"] {
-            assert!(refusal(toml).starts_with("rail sepa: kind: must be "), "{toml}");
+        for toml in ["", "kind = 'htpp'", "kind = 'noop'", "kind = 1"] {
+            assert!(refusal(toml).starts_with("rail sepa: kind: must be one of "), "{toml}");
         }
     }
 }

@@ -347,7 +347,8 @@ fn a_relayer_that_waits_for_a_silent_database_ends_when_it_is_told_to() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("postgres://me@{}/x?connect_timeout=3600&sslmode=disable", silent.local_addr().unwrap());
     let settings = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(settings.path(), "[rails.sepa]\nkind = 'noop'\n").unwrap();
+    std::fs::write(settings.path(), "[rails.sepa]\nkind = 'http'\nurl = 'https://bank.example/v1/payments'\n")
+        .unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_symphony"))
         .arg("run")
         .env("DATABASE_URL", url)

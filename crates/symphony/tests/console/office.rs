@@ -52,7 +52,7 @@ impl Office {
         let url = self.database.url_as_login(&["symphony_executor", "symphony_readonly"]).await.unwrap();
         format!(
             "[database]\nurl = '{url}'\n[relayer]\nendpoints = '{endpoints}'\nworker = 'office-relayer'\n\
-             [payment]\nunserved_rails = 'allow'\n[rails.served]\nkind = 'noop'\n[console]\n{console}\n"
+             [payment]\nunserved_rails = 'allow'\n[rails.served]\nkind = 'http'\nurl = 'https://bank.example/v1/payments'\n[console]\n{console}\n"
         )
     }
 
