@@ -10,14 +10,16 @@
 //! - [`relayer`]: who carries it, and [`fleet`]: how those processes are started and heard
 //! - [`scenario`]: the measurements
 //! - [`scale`], [`clock`]: times
-//! - [`result`], [`machine`]: what is said at the end
+//! - [`result`], [`machine`]: what is said at the end; [`page`] and [`plot`]: the same as a page with plots
 
 mod clock;
 mod fleet;
 mod goods;
 mod ground;
 mod machine;
+mod page;
 mod plan;
+mod plot;
 mod relayer;
 mod result;
 mod scale;
@@ -25,6 +27,7 @@ mod scenario;
 mod standard;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use symphony_outbox::schema::Lane;
@@ -55,7 +58,7 @@ use result::Report;
     args_conflicts_with_subcommands = true,
     override_usage = "symphony bench [OPTIONS] [SCENARIO]...",
     after_help = with_examples(
-        "  symphony bench\n  symphony bench enqueue --clients 1,8,32 --for 10s\n  \
+        "  symphony bench --report bench.html\n  symphony bench enqueue --clients 1,8,32 --for 10s\n  \
          symphony bench drain --count 100000 --relayers 2\n  \
          symphony bench latency --lane event --rate 200 --for 30s --json\n  \
          symphony bench drain --ordered --rounds 5 --json | jq '[.measurements[].per_second] | sort'",
@@ -107,6 +110,9 @@ pub(crate) struct Arguments {
     /// Run the payment lane, on rails of its own, though the database holds what no benchmark has put there
     #[arg(long)]
     beside_other_rows: bool,
+    /// Write a page with plots to this file as well
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
     #[command(flatten)]
     form: Form,
     #[command(subcommand)]
@@ -128,6 +134,9 @@ impl Arguments {
         let mut interruption = Interruption::listen()?;
         let report = interruption.or(self.measure(database, &plans)).await??;
         progress::done();
+        if let Some(file) = &self.report {
+            page::write(&report, file)?;
+        }
         self.form.print(&report, || report.text())?;
         Ok(Answer::Yes)
     }

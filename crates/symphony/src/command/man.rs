@@ -48,7 +48,9 @@ fn write(command: &Command, folder: &PathBuf, pages: &mut Vec<String>) -> io::Re
     let path = folder.join(format!("{}.1", name(command)));
     fs::write(&path, page(command)?)?;
     pages.push(path.display().to_string());
-    command.get_subcommands().try_for_each(|below| write(below, folder, pages))
+    // What is hidden is for this program alone.
+    let mut shown = command.get_subcommands().filter(|below| !below.is_hide_set());
+    shown.try_for_each(|below| write(below, folder, pages))
 }
 
 fn page(command: &Command) -> io::Result<Vec<u8>> {

@@ -63,27 +63,20 @@ impl Ground {
     pub(super) async fn given(url: &str, beside_others: bool, lanes: &[Lane]) -> Result<Self, Failure> {
         let target = Target::parse(url)?;
         let mut owner = target.connect().await?;
+        let mut others = false;
         for lane in Lane::ALL {
-            if !track::is_foreign(&owner, lane).await? {
-                continue;
+            if track::is_foreign(&owner, lane).await? {
+                others = true;
+                let spared = lane == Lane::Payment || !lanes.contains(&lane);
+                if !(beside_others && spared) {
+                    return Err(foreign(lane, &target, beside_others));
+                }
             }
-            let found =
-                format!("the {} lane of {} holds what no benchmark has put there", lane.name(), target.place());
-            if lane == Lane::Payment && beside_others {
-                continue;
-            }
-            if lane != Lane::Payment && beside_others && !lanes.contains(&lane) {
-                continue;
-            }
-            let hint = if beside_others {
-                "whoever claims events or metadata claims whatever is there, so these lanes need a database of their own"
-            } else {
-                "make a database for this, or leave --database-url and DATABASE_URL out for a private server; \
-                 --beside-other-rows runs the payment lane all the same, on rails of its own"
-            };
-            return Err(Failure::no(found).hint(hint));
         }
-        schema::install(&mut owner, lanes).await?;
+        // What is in somebody else's database is for them to bring up to date.
+        if !others {
+            schema::install(&mut owner, lanes).await?;
+        }
         Ok(Self::Given { target })
     }
 
@@ -182,6 +175,17 @@ impl Watch<'_> {
         let spent = Spending::so_far(owner, *postmaster).await?.since(&self.server);
         Ok((Share::of(&spent, messages), own))
     }
+}
+
+fn foreign(lane: Lane, target: &Target, beside_others: bool) -> Failure {
+    let hint = if beside_others {
+        "whoever claims events or metadata claims whatever is there, so these lanes need a database of their own"
+    } else {
+        "make a database for this, or leave --database-url and DATABASE_URL out for a private server; \
+         --beside-other-rows runs the payment lane all the same, on rails of its own"
+    };
+    let place = target.place();
+    Failure::no(format!("the {} lane of {place} holds what no benchmark has put there", lane.name())).hint(hint)
 }
 
 /// The time of the processor that this process has had.

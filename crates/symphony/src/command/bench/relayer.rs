@@ -166,6 +166,8 @@ impl Arguments {
         Settings {
             slots: self.slots.unwrap_or(settings.slots),
             batch: self.batch_size.unwrap_or(settings.batch),
+            // Repair ends whatever has expired, on the rails of others too.
+            repair_every: Duration::ZERO,
             ..settings
         }
     }

@@ -1,0 +1,124 @@
+//! The report for people: one file that needs nothing else, neither a script nor a network.
+
+use std::fs;
+use std::path::Path;
+
+use askama::Template;
+
+use super::plan::Scenario;
+use super::plot;
+use super::result::{Measurement, Report};
+use crate::failure::Failure;
+
+/// What the percentiles of a scenario may be those of, and how that is said.
+const KINDS: [(&str, &str); 3] = [
+    ("commit_to_dispatch", "From commit to dispatch"),
+    ("call", "The call of one enqueue, with its commit"),
+    ("transaction", "A transaction of a batch"),
+];
+
+#[derive(Template)]
+#[template(path = "bench.html")]
+struct Page<'a> {
+    style: &'static str,
+    machine: String,
+    version: &'a str,
+    settings: Vec<(&'a String, &'a String)>,
+    throughput: Vec<(&'static str, String)>,
+    latency: Vec<Curves>,
+    rows: Vec<Row<'a>>,
+}
+
+/// Curves in one plot, and what each is of.
+struct Curves {
+    of: &'static str,
+    plot: String,
+    names: Vec<(usize, String)>,
+}
+
+/// A row of the table.
+struct Row<'a> {
+    name: String,
+    one: &'a Measurement,
+}
+
+impl Row<'_> {
+    fn percentile(&self, place: usize) -> String {
+        let all = self.one.percentiles.map(|all| [all.p50_ms, all.p90_ms, all.p99_ms, all.p999_ms, all.max_ms]);
+        all.and_then(|all| all.get(place).copied()).map(|millis| format!("{millis:.2}")).unwrap_or_default()
+    }
+
+    /// Of one core, while it was measured.
+    fn share(&self, seconds: f64) -> String {
+        format!("{:.0} %", 100.0 * seconds / self.one.seconds.max(1e-9))
+    }
+
+    fn server(&self) -> String {
+        self.one.postgres.cpu_seconds.map(|seconds| self.share(seconds)).unwrap_or_default()
+    }
+
+    fn relayers(&self) -> String {
+        self.share(self.one.relayer_cpu_seconds)
+    }
+
+    fn clients(&self) -> String {
+        self.share(self.one.client_cpu_seconds)
+    }
+
+    fn buffers(&self) -> f64 {
+        self.one.postgres.buffers_hit_per_message + self.one.postgres.buffers_read_per_message
+    }
+}
+
+/// Writes it.
+pub(super) fn write(report: &Report, file: &Path) -> Result<(), Failure> {
+    let page = Page {
+        style: include_str!("../../../assets/console.css"),
+        machine: report.machine.in_words(),
+        version: &report.postgres.version,
+        settings: report.postgres.settings.iter().collect(),
+        throughput: Scenario::ALL.iter().filter_map(|scenario| throughput(report, *scenario)).collect(),
+        latency: KINDS.iter().filter_map(|(kind, words)| latency(report, kind, words)).collect(),
+        rows: report.measurements.iter().map(|one| Row { name: name(one), one }).collect(),
+    };
+    let text = page.render().map_err(|error| Failure::because("the report cannot be made", error))?;
+    fs::write(file, text).map_err(|error| {
+        Failure::because(format!("the report cannot be written to {}", file.display()), error)
+            .hint("name a file in a folder that you may write in")
+    })
+}
+
+fn throughput(report: &Report, scenario: Scenario) -> Option<(&'static str, String)> {
+    let of = report.measurements.iter().filter(|one| one.scenario == scenario.name());
+    let bars: Vec<_> = of.map(|one| (name(one), one.per_second)).collect();
+    (!bars.is_empty())
+        .then(|| (scenario.name(), plot::bars(&format!("{}, messages a second", scenario.name()), &bars)))
+}
+
+fn latency(report: &Report, kind: &str, of: &'static str) -> Option<Curves> {
+    let all: Vec<_> = report.measurements.iter().filter(|one| one.latency_of == Some(kind)).collect();
+    let curves: Vec<_> = all.iter().map(|one| one.curve.as_slice()).collect();
+    let names = all
+        .iter()
+        .enumerate()
+        .map(|(number, one)| (number % plot::KINDS, format!("{}, {}", one.scenario, name(one))));
+    (!all.is_empty()).then(|| Curves { of, plot: plot::curves(of, &curves), names: names.collect() })
+}
+
+/// What tells a measurement from others of its scenario.
+fn name(one: &Measurement) -> String {
+    let mut parts = vec![one.lane.to_owned()];
+    if one.ordered {
+        parts.push("ordered".to_owned());
+    }
+    if let Some(clients) = one.clients {
+        parts.push(format!("clients: {clients}"));
+    }
+    if one.relayers != 1 {
+        parts.push(format!("relayers: {}", one.relayers));
+    }
+    if let Some(round) = one.round {
+        parts.push(format!("round {round}"));
+    }
+    parts.join(", ")
+}

@@ -1,0 +1,214 @@
+//! `symphony bench`, each scenario in a tiny form: what was sent is there, the numbers are those of it, and no queue of anybody else's is touched.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
+)]
+
+mod program;
+
+use program::{Ran, symphony};
+use serde_json::Value;
+use symphony_proof::kit::scratch::{Database, Server};
+
+/// The sizes: so few that it is over in a moment.
+const TINY: [&str; 9] = ["--count", "30", "--batch", "7", "--clients", "2", "--participants", "5", "--json"];
+
+async fn scratch() -> Database {
+    Server::from_env().await.unwrap().database().await.unwrap()
+}
+
+/// Runs it with the tiny sizes in a database.
+fn bench(database: &Database, arguments: &[&str]) -> Ran {
+    symphony(&database.url(), &[&["bench"], arguments, &TINY].concat())
+}
+
+fn measurements(ran: &Ran) -> Vec<Value> {
+    ran.json()["measurements"].as_array().unwrap().clone()
+}
+
+async fn count(database: &Database, question: &str) -> i64 {
+    database.connect().await.unwrap().query_one(question, &[]).await.unwrap().get(0)
+}
+
+/// What every measurement says.
+fn check(one: &Value, scenario: &str, lane: &str) {
+    assert_eq!((one["scenario"].as_str(), one["lane"].as_str()), (Some(scenario), Some(lane)), "{one}");
+    assert!(one["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{one}");
+    // While a few are enqueued, a slow relayer may not get to record one.
+    assert!(one["per_second"].as_f64().is_some_and(|rate| rate > 0.0 || scenario == "mixed"), "{one}");
+    assert_eq!(one["payload_bytes"], 256);
+    assert!(one["postgres"]["wal_bytes_per_message"].as_f64().is_some_and(|bytes| bytes > 100.0), "{one}");
+    assert!(one["postgres"]["buffers_hit_per_message"].as_f64().is_some_and(|buffers| buffers > 1.0), "{one}");
+    for field in ["cpu_seconds", "wal_syncs_per_message", "buffers_read_per_message"] {
+        assert!(one["postgres"][field].as_f64().is_some_and(|number| number >= 0.0), "{field}: {one}");
+    }
+}
+
+fn check_times(one: &Value) {
+    let times: Vec<_> =
+        ["p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms"].map(|name| one[name].as_f64().unwrap()).to_vec();
+    assert!(times[0] > 0.0 && times.is_sorted(), "{one}");
+}
+
+#[tokio::test]
+async fn payments_are_sent_and_carried_in_every_scenario_and_the_numbers_are_theirs() {
+    let database = scratch().await;
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("bench.html");
+    let scenarios = ["enqueue", "batch", "drain", "latency", "mixed"];
+    let arguments = [&scenarios[..], &["--report", page.to_str().unwrap()]].concat();
+    let ran = bench(&database, &arguments).exits(0);
+    let all = measurements(&ran);
+    assert_eq!(all.len(), scenarios.len(), "{}", ran.all());
+    for (one, scenario) in all.iter().zip(scenarios) {
+        check(one, scenario, "payment");
+        match scenario {
+            "drain" => assert!(one.get("p50_ms").is_none() && one.get("clients").is_none(), "{one}"),
+            _ => check_times(one),
+        }
+        if scenario != "mixed" {
+            assert_eq!(one["count"], 30, "{one}");
+        }
+    }
+    assert_eq!((&all[3]["latency_of"], &all[3]["rate"]), (&"commit_to_dispatch".into(), &100.into()));
+    assert!(all[3]["call_to_dispatch"]["p50_ms"].as_f64() > all[3]["p50_ms"].as_f64(), "{}", all[3]);
+    assert!(all[4]["enqueued"] == 30 && all[4]["backlog"].as_u64().unwrap() <= 32, "{}", all[4]);
+    assert!(ran.json()["postgres"]["settings"]["fsync"].is_string() && ran.json()["machine"]["cpus"].is_u64());
+    // Each of the two scenarios with several clients warms them up with one more.
+    let ended =
+        "select count(*) from symphony.payment_outbox_attempts where rail_type = 'BENCH' and state = 'DISPATCHED'";
+    assert_eq!(count(&database, ended).await, 5 * 30 + 2 * 2, "{}", ran.all());
+    assert_eq!(count(&database, "select count(*) from symphony.payment_outbox_pending").await, 0);
+    assert!(ran.stderr.contains("drop that database"), "{}", ran.all());
+
+    let html = std::fs::read_to_string(page).unwrap();
+    assert_eq!(
+        html.matches("<svg class=\"plot\"").count(),
+        5 + 3,
+        "bars for each scenario, curves for each kind of time"
+    );
+    assert!(html.contains("<polyline") && html.contains("prefers-color-scheme: dark"));
+    for needs in ["<script", "http://", "https://", "url("] {
+        assert!(!html.contains(needs), "the page needs {needs}");
+    }
+    database.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn ordered_rails_events_and_metadata_are_drained_to_the_last_row() {
+    let database = scratch().await;
+    for (lane, ordered) in [("payment", true), ("event", false), ("event", true), ("metadata", false)] {
+        let ordered_too: &[&str] = if ordered { &["--ordered"] } else { &[] };
+        let ran = bench(&database, &[&["drain", "latency", "--lane", lane], ordered_too].concat()).exits(0);
+        let all = measurements(&ran);
+        check(&all[0], "drain", lane);
+        check(&all[1], "latency", lane);
+        assert!(all.iter().all(|one| one["count"] == 30 && one["ordered"] == ordered), "{}", ran.all());
+    }
+    let events =
+        "select count(*) from m10_recovery.outbox where aggregate_type = 'BENCH' and processed_at is not null";
+    let entries =
+        "select count(*) from symphony.metadata_outbox where entity_type = 'BENCH' and status = 'PUBLISHED'";
+    let payments = "select count(*) from symphony.payment_outbox_attempts where rail_type = 'BENCH_ORDERED'";
+    for (question, right) in [(events, 120), (entries, 60), (payments, 60)] {
+        assert_eq!(count(&database, question).await, right, "{question}");
+    }
+    database.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn without_a_database_it_brings_its_own_and_installs_where_nothing_is() {
+    let ran = symphony("", &[&["bench", "drain"], &TINY[..]].concat()).exits(0);
+    assert_eq!(ran.json()["postgres"]["private"], true);
+    assert_eq!(ran.json()["postgres"]["settings"]["synchronous_commit"], "on");
+    assert_eq!(measurements(&ran)[0]["count"], 30);
+
+    let empty = Server::from_env().await.unwrap().empty_database().await.unwrap();
+    let ran = bench(&empty, &["enqueue", "--relayers", "0", "--rounds", "2"]).exits(0);
+    let rounds: Vec<_> = measurements(&ran).iter().map(|one| one["round"].as_u64()).collect();
+    assert_eq!(rounds, [Some(1), Some(2)]);
+    assert_eq!(
+        (measurements(&ran)[0]["relayers"].as_u64(), ran.json()["postgres"]["private"].as_bool()),
+        (Some(0), Some(false))
+    );
+    empty.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_queue_of_somebody_elses_is_refused_and_left_as_it_was() {
+    let database = scratch().await;
+    let owner = database.connect().await.unwrap();
+    owner
+        .batch_execute(
+            "select symphony.set_payment_rail('sepa', '{}', 'ana', 'a rail of ours');
+             select symphony.enqueue_payment_outbox('i', 'p', 'k', 'sepa', '{}');
+             select m10_recovery.publish_outbox('order', '1', 'placed', '{}')",
+        )
+        .await
+        .unwrap();
+    let untouched = async || {
+        let left = "select count(*) from symphony.payment_outbox_pending p, m10_recovery.outbox o
+                    where p.lease_token is null and p.attempt_count = 0 and o.claimed_at is null and o.retry_count = 0";
+        assert_eq!(count(&database, left).await, 1);
+    };
+    for lane in ["payment", "event", "metadata"] {
+        let ran = bench(&database, &["drain", "--lane", lane]).exits(1);
+        assert!(
+            ran.stderr.contains("what no benchmark has put there") && ran.stderr.contains("hint:"),
+            "{}",
+            ran.all()
+        );
+    }
+    // Whoever claims events takes whatever is there, so no flag helps; not even the relayer itself starts.
+    let ran = bench(&database, &["drain", "--lane", "event", "--beside-other-rows"]).exits(1);
+    assert!(ran.stderr.contains("need a database of their own"), "{}", ran.all());
+    let ran = symphony(&database.url(), &["bench", "relayer", "--lane", "event"]).exits(1);
+    assert!(ran.stderr.contains("holds what no benchmark has sent"), "{}", ran.all());
+    untouched().await;
+    bench(&database, &["drain", "--beside-other-rows"]).exits(0);
+    untouched().await;
+    drop(owner);
+    database.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_takes_everything_cannot_be_reached_from_the_settings_of_a_relayer() {
+    let database = scratch().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("symphony.toml");
+    for kind in ["nothing", "noop", "no-op", "none", "null", "bench", "BENCH", "test"] {
+        for section in ["rails", "sinks", "stores"] {
+            let way = format!("[{section}.BENCH]\nkind = \"{kind}\"\n");
+            let route = match section {
+                "sinks" => {
+                    "[event]\nsource = \"//x\"\n[[event.routes]]\naggregate_type = \"*\"\nevent_type = \"*\"\nsink = \"BENCH\"\ndestination = \"x\"\n"
+                }
+                "stores" => "[[metadata.routes]]\nentity_type = \"*\"\nstore = \"BENCH\"\n",
+                _ => "",
+            };
+            std::fs::write(&file, format!("{way}{route}")).unwrap();
+            let ran = symphony(&database.url(), &["run", "--check", "--config", file.to_str().unwrap()]).exits(2);
+            assert!(ran.stderr.contains("BENCH: kind: must be one of"), "{}", ran.all());
+        }
+    }
+    database.close().await.unwrap();
+}
+
+#[test]
+fn wrong_sizes_are_refused_with_what_is_right() {
+    for (arguments, words) in [
+        (&["pour"][..], "enqueue, batch, drain, latency, mixed"),
+        (&["drain", "--relayers", "0"], "needs a relayer"),
+        (&["drain", "--lane", "metadata", "--ordered"], "no order to keep"),
+        (&["enqueue", "--clients", "0"], "1..=150"),
+        (&["latency", "--rate", "0"], "1..=100000"),
+        (&["batch", "--batch", "5001"], "1..=5000"),
+        (&["enqueue", "--for", "soon"], "a time such as 10s"),
+    ] {
+        let ran = symphony("", &[&["bench"], arguments].concat()).exits(2);
+        assert!(ran.stderr.contains(words), "{}", ran.all());
+    }
+    let help = symphony("", &["bench", "--help"]).exits(0);
+    assert!(!help.stdout.contains("relayer [") && !help.stdout.contains("Commands:"), "{}", help.stdout);
+}
