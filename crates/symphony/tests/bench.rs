@@ -85,8 +85,8 @@ async fn payments_are_sent_and_carried_in_every_scenario_and_the_numbers_are_the
     let html = std::fs::read_to_string(page).unwrap();
     assert_eq!(
         html.matches("<svg class=\"plot\"").count(),
-        5 + 3,
-        "bars for each scenario, curves for each kind of time"
+        4 + 3,
+        "bars for each scenario but the steady one, curves for each kind of time"
     );
     assert!(html.contains("<polyline") && html.contains("prefers-color-scheme: dark"));
     for needs in ["<script", "http://", "https://", "url("] {

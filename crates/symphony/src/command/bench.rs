@@ -134,10 +134,11 @@ impl Arguments {
         let mut interruption = Interruption::listen()?;
         let report = interruption.or(self.measure(database, &plans)).await??;
         progress::done();
+        self.form.print(&report, || report.text())?;
+        // Last: whoever cannot have the page still has the numbers.
         if let Some(file) = &self.report {
             page::write(&report, file)?;
         }
-        self.form.print(&report, || report.text())?;
         Ok(Answer::Yes)
     }
 

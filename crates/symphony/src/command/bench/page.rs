@@ -77,7 +77,12 @@ pub(super) fn write(report: &Report, file: &Path) -> Result<(), Failure> {
         machine: report.machine.in_words(),
         version: &report.postgres.version,
         settings: report.postgres.settings.iter().collect(),
-        throughput: Scenario::ALL.iter().filter_map(|scenario| throughput(report, *scenario)).collect(),
+        // The rate of the latency is the one that was asked for.
+        throughput: Scenario::ALL
+            .iter()
+            .filter(|scenario| **scenario != Scenario::Latency)
+            .filter_map(|scenario| throughput(report, *scenario))
+            .collect(),
         latency: KINDS.iter().filter_map(|(kind, words)| latency(report, kind, words)).collect(),
         rows: report.measurements.iter().map(|one| Row { name: name(one), one }).collect(),
     };
