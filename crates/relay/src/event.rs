@@ -219,8 +219,8 @@ impl Lane for EventLane {
         Origin { attempt: u32::try_from(job.claimed.retry_count).ok().map(|before| before + 1), caller: None }
     }
 
-    fn end(&self, outcome: &Outcome) -> End {
-        match outcome {
+    fn end(&self, parting: &Parting) -> End {
+        match &parting.outcome {
             Outcome::Delivered => End::well("DELIVERED"),
             Outcome::Failed { .. } => End::badly("FAILED", None),
         }
