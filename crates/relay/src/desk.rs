@@ -17,7 +17,7 @@ use crate::lane::Done;
 use crate::trace::TraceId;
 
 /// The most that goes in one call.
-const TOGETHER: usize = 100;
+const TOGETHER: usize = 500;
 /// The most calls that are under way.
 const ABREAST: usize = 4;
 

@@ -39,9 +39,9 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            slots: 64,
+            slots: 256,
             route_slots: BTreeMap::new(),
-            batch: 100,
+            batch: 500,
             window: Duration::from_millis(25),
             poll: Some(Duration::from_millis(500)),
             gather: Duration::from_millis(5),
