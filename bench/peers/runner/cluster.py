@@ -1,0 +1,111 @@
+"""A private PostgreSQL that keeps what it commits: started for one run, gone after it."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+# Everything else is as initdb leaves it: fsync and synchronous_commit are on, autovacuum too.
+SETTINGS = {
+    "listen_addresses": "''",
+    "max_connections": "300",
+    "shared_buffers": "512MB",
+    "max_wal_size": "8GB",
+    "checkpoint_timeout": "30min",
+    "log_min_messages": "error",
+}
+
+
+class Cluster:
+    """Use it in a with statement."""
+
+    def __init__(self, bindir):
+        self.bindir = Path(bindir)
+        # Short: the path of a socket has a limit.
+        self.folder = Path(tempfile.mkdtemp(prefix="peers-", dir="/tmp"))
+
+    def __enter__(self):
+        try:
+            self._start()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def _start(self):
+        if os.geteuid() == 0:
+            # postgres refuses to run as root.
+            account = pwd.getpwnam("postgres")
+            os.chown(self.folder, account.pw_uid, account.pw_gid)
+        self.folder.chmod(0o755)
+        data = self.folder / "data"
+        self._as_server("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C")
+        with open(data / "postgresql.conf", "a") as conf:
+            conf.write(f"unix_socket_directories = '{self.folder}'\n")
+            conf.writelines(f"{name} = {value}\n" for name, value in SETTINGS.items())
+        self._as_server("pg_ctl", "-D", data, "-w", "-l", self.folder / "log", "start")
+
+    def __exit__(self, *_):
+        self._remove()
+
+    def _remove(self):
+        try:
+            if (self.folder / "data/postmaster.pid").exists():
+                self._as_server("pg_ctl", "-D", self.folder / "data", "-m", "immediate", "-w", "stop")
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _as_server(self, program, *arguments):
+        command = [str(self.bindir / program), *map(str, arguments)]
+        if os.geteuid() == 0:
+            command = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", *command]
+        done = subprocess.run(
+            command, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) if program != "pg_ctl" else subprocess.run(command, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        if done.returncode != 0:
+            raise SystemExit(f"{program} failed: {done.stdout or (self.folder / 'log').read_text()}")
+
+    def url(self, database):
+        """For everybody alike by the socket: no driver pays for the delays of TCP, or for a forgotten TCP_NODELAY."""
+        return f"postgresql:///{database}?host={self.folder}&user=postgres"
+
+    def ask(self, sql, database="postgres"):
+        """What the first column of the answer holds."""
+        done = subprocess.run(
+            [self.bindir / "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-c", sql, self.url(database)],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        )
+        if done.returncode != 0:
+            raise SystemExit(f"{sql}: {done.stderr}")
+        return done.stdout.strip()
+
+    def fresh(self, template, database="measured"):
+        """A new database, as the template is; what came before is on the disk, so that nobody pays for it later."""
+        self.ask(f"drop database if exists {database} with (force)")
+        self.ask(f"create database {database} template {template}")
+        self.ask("checkpoint")
+        return self.url(database)
+
+    def session(self, database="measured"):
+        return Session(self.bindir, self.url(database))
+
+
+class Session:
+    """One open psql, for a question that is asked often."""
+
+    def __init__(self, bindir, url):
+        self.psql = subprocess.Popen(
+            [bindir / "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", url],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+        )
+
+    def ask(self, sql):
+        self.psql.stdin.write(f"{sql};\n")
+        self.psql.stdin.flush()
+        return self.psql.stdout.readline().strip()
+
+    def close(self):
+        self.psql.stdin.close()
+        self.psql.wait(timeout=30)

@@ -1,0 +1,133 @@
+"""What was measured, as tables and as a judgement. Knows no queue."""
+
+from statistics import median
+
+from .contestants import RAW, SYMPHONY
+
+TITLES = {
+    "enqueue-8": "Single enqueue, 8 clients, jobs a second",
+    "enqueue-32": "Single enqueue, 32 clients, jobs a second",
+    "batch": "Batch enqueue, jobs a second",
+    "drain": "Drain, jobs a second",
+    "latency": "From call to handler at 100 a second, milliseconds",
+}
+
+# What the peers that drain are compared by; pgmq has no worker of its own, and is asked for separately.
+PGMQ = "pgmq"
+
+
+class Report:
+    def __init__(self, measured, contestants):
+        self.measured = measured
+        self.contestants = contestants
+        self.rounds = sorted({one["round"] for one in measured})
+
+    def values(self, scenario, name, settings="best", key="per_second"):
+        """One value a round: where 1 and 2 worker processes were tried, the better."""
+        found = {}
+        for one in self.measured:
+            if (one["scenario"], one["contestant"], one["settings"]) == (scenario, name, settings) and one.get(key):
+                found.setdefault(one["round"], []).append(one[key])
+        better = min if key.endswith("_ms") else max
+        return {number: better(values) for number, values in found.items()}
+
+    def best_peer(self, scenario, key="per_second", wakes=False, but=(PGMQ,)):
+        """The best of the peers in each round, with its name."""
+        better = min if key.endswith("_ms") else max
+        best = {}
+        for peer in self.contestants:
+            if peer.name in (SYMPHONY, RAW, *but) or not peer.judged or (wakes and not peer.wakes):
+                continue
+            for number, value in self.values(scenario, peer.name, key=key).items():
+                best[number] = better(best.get(number, (value, peer.name)), (value, peer.name))
+        return best
+
+    # ---- tables
+
+    def tables(self):
+        return "\n".join(self._table(scenario) for scenario in TITLES if self._has(scenario))
+
+    def _has(self, scenario):
+        return any(one["scenario"] == scenario for one in self.measured)
+
+    def _table(self, scenario):
+        keys = ["p50_ms", "p99_ms"] if scenario == "latency" else ["per_second"]
+        raw = self.values("enqueue-8", RAW)
+        columns = [f"{key.replace('_ms', '').replace('per_second', 'median')} | min–max | × best peer" for key in keys]
+        with_raw = scenario.startswith("enqueue") and raw
+        head = f"| | {' | '.join(columns)} |" + (" × raw INSERT |" if with_raw else "")
+        lines = [f"### {TITLES[scenario]}", "", head, "|" + " --- |" * head.count(" |")]
+        for contestant in self.contestants:
+            for settings in ("best", "default"):
+                if not self.values(scenario, contestant.name, settings, keys[0]):
+                    continue
+                cells = [self._label(scenario, contestant, settings)]
+                for key in keys:
+                    values = self.values(scenario, contestant.name, settings, key)
+                    best = {number: value for number, (value, _) in self.best_peer(scenario, key).items()}
+                    cells += [_number(median(values.values()), key), _spread(values, key), _ratio(values, best)]
+                if with_raw:
+                    cells.append(_ratio(self.values(scenario, contestant.name, settings), raw))
+                lines.append(f"| {' | '.join(cells)} |")
+        return "\n".join([*lines, ""])
+
+    def _label(self, scenario, contestant, settings):
+        cut = any(
+            one.get("cut") for one in self.measured
+            if (one["scenario"], one["contestant"], one["settings"]) == (scenario, contestant.name, settings)
+        )
+        label = contestant.name if settings == "best" else f"{contestant.name}, defaults"
+        return f"{label} (not to the end)" if cut else label
+
+    # ---- goals
+
+    def goals(self):
+        """Each goal with the ratios of the rounds; none where something was left out."""
+        ours = lambda scenario, key="per_second": self.values(scenario, SYMPHONY, key=key)
+        raw = self.values("enqueue-8", RAW)
+        peer = lambda scenario, **more: {number: value for number, (value, _) in self.best_peer(scenario, **more).items()}
+        pgmq = self.values("drain", PGMQ)
+        everybody = {"but": ()}
+        return [
+            ("drain ÷ best peer", ours("drain"), peer("drain"), "≥", 1.2),
+            ("drain ÷ pgmq's read and archive", ours("drain"), pgmq, "≥", 0.8),
+            ("single enqueue, 8 clients ÷ best peer that wakes", ours("enqueue-8"), peer("enqueue-8", wakes=True), "≥", 3.0),
+            ("single enqueue, 32 clients ÷ best peer that wakes", ours("enqueue-32"), peer("enqueue-32", wakes=True), "≥", 3.0),
+            ("single enqueue, 8 clients ÷ raw INSERT, 8 clients", ours("enqueue-8"), raw, "≥", 0.5),
+            ("single enqueue, 32 clients ÷ raw INSERT, 8 clients", ours("enqueue-32"), raw, "≥", 0.5),
+            ("batch enqueue ÷ best peer that wakes", ours("batch"), peer("batch", wakes=True), "≥", 1.5),
+            ("call to handler, p50 ÷ best peer", ours("latency", "p50_ms"), peer("latency", key="p50_ms", **everybody), "≤", 1.0),
+            ("call to handler, p99 ÷ best peer", ours("latency", "p99_ms"), peer("latency", key="p99_ms", **everybody), "≤", 1.0),
+        ]
+
+    def judgement(self):
+        lines = ["### Goals", "", "| goal | asked | median | min–max | |", "| --- | --- | --- | --- | --- |"]
+        missed = 0
+        for name, ours, theirs, sign, asked in self.goals():
+            ratios = [ours[number] / theirs[number] for number in ours if number in theirs]
+            if not ratios:
+                lines.append(f"| {name} | {sign} {asked} | | | not measured |")
+                continue
+            middle = median(ratios)
+            held = middle >= asked if sign == "≥" else middle <= asked
+            missed += not held
+            lines.append(
+                f"| {name} | {sign} {asked} | {middle:.2f} | {min(ratios):.2f}–{max(ratios):.2f} | {'PASS' if held else 'MISS'} |"
+            )
+        return "\n".join([*lines, ""]), missed
+
+
+def _number(value, key):
+    return f"{value:.2f}" if key.endswith("_ms") else f"{value:,.0f}"
+
+
+def _spread(values, key):
+    return f"{_number(min(values.values()), key)}–{_number(max(values.values()), key)}"
+
+
+def _ratio(values, others):
+    ratios = [value / others[number] for number, value in values.items() if number in others]
+    if not ratios:
+        return ""
+    spread = f" ({min(ratios):.2f}–{max(ratios):.2f})" if len(ratios) > 1 else ""
+    return f"{median(ratios):.2f}{spread}"
