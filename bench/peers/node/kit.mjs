@@ -43,7 +43,7 @@ const pad = "x".repeat(168);
 const payload = (lateMs = 0) => ({ at: micros() - Math.round(lateMs * 1000), pad });
 
 // How a peer is driven:
-//   unfinished  a query that is true while there are jobs that are not done in the database
+//   unfinished  a query that is true while there are jobs that are not done in the database; :count in it is how many were enqueued
 //   prepare()   installs the peer into an empty database
 //   client()    { one(payload), many(payloads), end() }, for as many at a time as there are clients
 //   work(saw)   starts a worker whose handler does nothing but call saw with a payload

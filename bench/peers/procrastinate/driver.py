@@ -125,7 +125,8 @@ async def batch(options):
 
 async def work(options):
     seen = Seen()
-    best = options.settings == "best"
+    # Where each job comes alone, others who look for it are in its way.
+    best = options.settings == "best" and options.aim == "throughput"
     made, _ = app(options, CONCURRENCY + 2 if best else 4, seen)
     settings = {"concurrency": CONCURRENCY} if best else {}
     async with made.open_async():

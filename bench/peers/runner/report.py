@@ -85,35 +85,38 @@ class Report:
         """Each goal with the ratios of the rounds; none where something was left out."""
         ours = lambda scenario, key="per_second": self.values(scenario, SYMPHONY, key=key)
         raw = self.values("enqueue-8", RAW)
-        peer = lambda scenario, **more: {number: value for number, (value, _) in self.best_peer(scenario, **more).items()}
-        pgmq = self.values("drain", PGMQ)
-        everybody = {"but": ()}
+        peer = self.best_peer
+        named = lambda values, name: {number: (value, name) for number, value in values.items()}
+        raw = named(raw, RAW)
+        pgmq = lambda scenario, key="per_second": named(self.values(scenario, PGMQ, key=key), PGMQ)
         return [
             ("drain ÷ best peer", ours("drain"), peer("drain"), "≥", 1.2),
-            ("drain ÷ pgmq's read and archive", ours("drain"), pgmq, "≥", 0.8),
+            ("drain ÷ pgmq's read and archive", ours("drain"), pgmq("drain"), "≥", 0.8),
             ("single enqueue, 8 clients ÷ best peer that wakes", ours("enqueue-8"), peer("enqueue-8", wakes=True), "≥", 3.0),
             ("single enqueue, 32 clients ÷ best peer that wakes", ours("enqueue-32"), peer("enqueue-32", wakes=True), "≥", 3.0),
             ("single enqueue, 8 clients ÷ raw INSERT, 8 clients", ours("enqueue-8"), raw, "≥", 0.5),
             ("single enqueue, 32 clients ÷ raw INSERT, 8 clients", ours("enqueue-32"), raw, "≥", 0.5),
             ("batch enqueue ÷ best peer that wakes", ours("batch"), peer("batch", wakes=True), "≥", 1.5),
-            ("call to handler, p50 ÷ best peer", ours("latency", "p50_ms"), peer("latency", key="p50_ms", **everybody), "≤", 1.0),
-            ("call to handler, p99 ÷ best peer", ours("latency", "p99_ms"), peer("latency", key="p99_ms", **everybody), "≤", 1.0),
+            ("call to handler, p50 ÷ best peer", ours("latency", "p50_ms"), peer("latency", key="p50_ms"), "≤", 1.0),
+            ("call to handler, p99 ÷ best peer", ours("latency", "p99_ms"), peer("latency", key="p99_ms"), "≤", 1.0),
+            ("call to handler, p50 ÷ pgmq with LISTEN", ours("latency", "p50_ms"), pgmq("latency", "p50_ms"), "≤", 1.0),
+            ("call to handler, p99 ÷ pgmq with LISTEN", ours("latency", "p99_ms"), pgmq("latency", "p99_ms"), "≤", 1.0),
         ]
 
     def judgement(self):
-        lines = ["### Goals", "", "| goal | asked | median | min–max | |", "| --- | --- | --- | --- | --- |"]
+        lines = ["### Goals", "", "| goal | asked | median | min–max | | against |", "|" + " --- |" * 6]
         missed = 0
         for name, ours, theirs, sign, asked in self.goals():
-            ratios = [ours[number] / theirs[number] for number in ours if number in theirs]
+            ratios = [ours[number] / theirs[number][0] for number in ours if number in theirs]
             if not ratios:
-                lines.append(f"| {name} | {sign} {asked} | | | not measured |")
+                lines.append(f"| {name} | {sign} {asked} | | | not measured | |")
                 continue
             middle = median(ratios)
             held = middle >= asked if sign == "≥" else middle <= asked
             missed += not held
-            lines.append(
-                f"| {name} | {sign} {asked} | {middle:.2f} | {min(ratios):.2f}–{max(ratios):.2f} | {'PASS' if held else 'MISS'} |"
-            )
+            against = ", ".join(sorted({who for _, who in theirs.values()}))
+            spread = f"{min(ratios):.2f}–{max(ratios):.2f}"
+            lines.append(f"| {name} | {sign} {asked} | {middle:.2f} | {spread} | {'PASS' if held else 'MISS'} | {against} |")
         return "\n".join([*lines, ""]), missed
 
 

@@ -106,14 +106,15 @@ class Range:
         self.cluster.ask("vacuum analyze", "measured")
         self.cluster.ask("checkpoint")
         session = self.cluster.session()
-        session.ask(said["unfinished"])
+        unfinished = " ".join(said["unfinished"].replace(":count", str(count)).split())
+        session.ask(unfinished)
         workers = [work("throughput") for _ in range(processes)]
         handled = lambda: sum(worker.handled for worker in workers)
         try:
             def over():
                 for worker in workers:
                     worker.check()
-                return handled() >= count and session.ask(said["unfinished"]) == "f"
+                return handled() >= count and session.ask(unfinished) == "f"
             done = until(over, limit)
             end = time.time_ns() // 1000
             first = min((worker.first for worker in workers if worker.first), default=end)

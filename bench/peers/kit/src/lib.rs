@@ -22,7 +22,7 @@ pub trait Peer: Send + Sync + 'static {
     /// What enqueues for one client.
     type Client: Client;
 
-    /// A query that is true while there are jobs that are not done in the database.
+    /// A query that is true while there are jobs that are not done in the database; `:count` in it is how many were enqueued.
     const UNFINISHED: &'static str;
 
     /// Installs the peer into an empty database.
