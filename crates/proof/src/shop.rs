@@ -26,6 +26,10 @@ pub const TILL: &str = "till";
 pub const RELAYER: &str = "relayer";
 /// The person on duty. May resolve, redrive and set rails.
 pub const DUTY: &str = "ana";
+/// The console when it shows. May look.
+pub const CONSOLE_READS: &str = "console_read";
+/// The console when somebody acts there. May what the person on duty may.
+pub const CONSOLE_ACTS: &str = "console_act";
 
 const OPEN: &str = "
     create table orders (
@@ -39,7 +43,11 @@ const OPEN: &str = "
     create role relayer login;
     grant symphony_executor, symphony_readonly to relayer;
     create role ana login;
-    grant symphony_operator to ana;";
+    grant symphony_operator to ana;
+    create role console_read login;
+    grant symphony_readonly to console_read;
+    create role console_act login;
+    grant symphony_operator to console_act;";
 // A cast, so that no float comes near an amount.
 const PLACE: &str = "insert into orders (order_id, participant_id, amount) values ($1, $2, $3::text::numeric)";
 const COMMITTED: &str = "select o.order_id from orders o";

@@ -8,10 +8,12 @@
 //! - [`lane`]: what is asked of a lane; [`payments`], [`events`] and [`metadata`] are three, [`lanes`] are all
 //! - [`load`]: the business that writes to all of them
 //! - [`fleet`]: the relayers, and who kills them
+//! - [`dashboard`]: the console over all of it
 //! - [`rate`]: how fast a number grows
 //! - [`view`]: how it is shown
 //! - [`verdict`]: what the audits come to, in words and as JSON
 
+mod dashboard;
 mod events;
 mod fleet;
 mod lane;
@@ -24,6 +26,7 @@ mod stage;
 mod verdict;
 mod view;
 
+use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
@@ -35,6 +38,7 @@ use crate::{
     interruption::Interruption,
     output::Form,
 };
+use dashboard::Dashboard;
 use fleet::Fleet;
 use lanes::Lanes;
 use load::{Load, Tally};
@@ -64,13 +68,16 @@ const LONGEST: Duration = Duration::from_secs(3600);
 ///
 /// A dead relayer's events and entries come back after 5 minutes. Nobody has to watch that: the demo makes its claims older.
 ///
+/// It says first where its dashboard is: the console of `symphony run`, open to this machine alone, where rails can be paused and dead
+/// letters decided upon while it runs. On a terminal everything stays after the audit, relayers included, until Ctrl-C; in a pipe it ends by itself.
+///
 /// Ctrl-C ends it early, with the audit; a second one leaves at once. It touches no other database, and removes
 /// whatever it has started.
 #[derive(clap::Args)]
 #[command(after_help = with_examples(
     "  symphony demo\n  symphony demo --for 2m --faults many --kill-every 3s\n  \
      symphony demo --for 10s --json | jq .report.counts\n  \
-     symphony demo --keep   # and try the other commands on what it leaves",
+     symphony demo --no-keep   # ends after the audit, on a terminal too",
 ))]
 pub(crate) struct Arguments {
     /// Enqueue for so long
@@ -91,9 +98,12 @@ pub(crate) struct Arguments {
     /// The same seed gives the same orders and the same faults
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// At the end leave PostgreSQL, the bank, the brokers and the folder in place until Ctrl-C, and say how to reach them
-    #[arg(long)]
+    /// After the audit leave everything running until Ctrl-C, and say how to reach it; so it is on a terminal, without --json
+    #[arg(long, overrides_with = "no_keep")]
     keep: bool,
+    /// End after the audit, on a terminal too
+    #[arg(long, overrides_with = "keep")]
+    no_keep: bool,
     #[command(flatten)]
     form: Form,
 }
@@ -118,8 +128,11 @@ impl Arguments {
     pub(crate) async fn run(self) -> Result<Answer, Failure> {
         let mut interruption = Interruption::listen()?;
         let mut view = View::new(self.form, self.length);
+        let dashboard = Dashboard::reserve().await?;
+        let address = dashboard.address().to_owned();
+        view.say(&format!("the dashboard is at {address}"))?;
         view.say("starting a private PostgreSQL, a bank, brokers and two relayers")?;
-        let (stage, mut lanes, mut fleet) = interruption.or(self.start()).await??;
+        let (stage, mut lanes, mut fleet) = interruption.or(self.start(dashboard)).await??;
         view.say(&format!(
             "PostgreSQL {} on port {}, the bank on {}, faults: {}, seed {}\n{}\n{}",
             stage.version(),
@@ -133,25 +146,34 @@ impl Arguments {
 
         let began = Instant::now();
         let load = Load::start(&stage, self.payments_per_second, self.participants, self.seed).await?;
-        let tally = self.pay(&mut view, &mut lanes, &mut fleet, load, &mut interruption, began).await?;
+        let (tally, early) = self.pay(&mut view, &mut lanes, &mut fleet, load, &mut interruption, began).await?;
+        let kept = self.keep || (self.is_watched() && !early);
         // Whoever asks again does not want to wait.
-        let ending = self.end(&mut view, &mut lanes, fleet, tally, began);
-        let verdict = interruption.or(ending).await??;
+        let ending = self.end(&mut view, &mut lanes, &fleet, tally, began, kept);
+        let verdict = interruption.or(ending).await??.at(kept.then_some(address));
         let story = stage.story().await?;
 
-        let text = || verdict.text(view.colours(), story.as_ref().map(inspect::text).as_deref(), self.keep);
+        let text = || verdict.text(view.colours(), story.as_ref().map(inspect::text).as_deref());
         self.form.print(&verdict, text)?;
-        if self.keep {
+        if let Some(address) = verdict.dashboard() {
+            // What people redrive from now on is carried as well.
+            fleet.start_again()?;
             let eventful = story.as_ref().map(|story| story.instruction_id.as_str());
-            view.say(&format!("\n{}", stage.how_to_look(&lanes, eventful)))?;
+            view.say(&format!("\n{}", stage.how_to_look(address, &lanes, eventful)))?;
             // It was asked for, so it is no failure: the answer is that of the audit.
             interruption.caught().await;
         }
         Ok(if verdict.holds() { Answer::Yes } else { Answer::No })
     }
 
-    async fn start(&self) -> Result<(Stage, Lanes, Fleet), Failure> {
+    /// Whether somebody sits there who may want to look around when it is over.
+    fn is_watched(&self) -> bool {
+        !self.no_keep && !self.form.json && io::stdin().is_terminal() && io::stdout().is_terminal()
+    }
+
+    async fn start(&self, dashboard: Dashboard) -> Result<(Stage, Lanes, Fleet), Failure> {
         let stage = Stage::set().await?;
+        dashboard.open(&stage).await?;
         let mut lanes = Lanes::open(&stage, &self.faults, self.seed).await?;
         if !self.kill_every.is_zero() {
             lanes.events.plan_outage(OUTAGE.min(self.length / 2));
@@ -160,7 +182,7 @@ impl Arguments {
         Ok((stage, lanes, fleet))
     }
 
-    /// Lets the business enqueue and kills whoever carries it, until the time is over or somebody asks to end.
+    /// Lets the business enqueue and kills whoever carries it, until the time is over or somebody asks to end, which is said.
     async fn pay(
         &self,
         view: &mut View,
@@ -169,7 +191,8 @@ impl Arguments {
         mut load: Load,
         interruption: &mut Interruption,
         began: Instant,
-    ) -> Result<Tally, Failure> {
+    ) -> Result<(Tally, bool), Failure> {
+        let mut early = false;
         let mut next_kill = self.kill_every;
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -178,6 +201,7 @@ impl Arguments {
                 _ = ticks.tick() => {}
                 _ = interruption.caught() => {
                     view.say("stopping early: what is enqueued is carried, then audited; Ctrl-C again leaves at once")?;
+                    early = true;
                     break;
                 }
             }
@@ -199,7 +223,7 @@ impl Arguments {
             let looks = lanes.look().await?;
             view.show(&Phase::Paying, &Sight { elapsed: began.elapsed(), kills: fleet.kills(), looks })?;
         }
-        load.stop().await
+        Ok((load.stop().await?, early))
     }
 
     /// Waits until everything has ended, stops whoever works, and audits.
@@ -207,9 +231,10 @@ impl Arguments {
         &self,
         view: &mut View,
         lanes: &mut Lanes,
-        fleet: Fleet,
+        fleet: &Fleet,
         tally: Tally,
         began: Instant,
+        kept: bool,
     ) -> Result<Verdict, Failure> {
         let kills = fleet.kills();
         if let Some(what) = lanes.events.close().await? {
@@ -221,6 +246,9 @@ impl Arguments {
         loop {
             ticks.tick().await;
             fleet.check()?;
+            for rail in lanes.payments.resume_rails().await? {
+                view.event(&format!("the rail {rail} was paused; resumed, so that its payments can end"))?;
+            }
             let sight = Sight { elapsed: began.elapsed(), kills, looks: lanes.look().await? };
             view.show(&Phase::Draining, &sight)?;
             if sight.open() == 0 || draining.elapsed() >= DRAIN {
@@ -231,7 +259,7 @@ impl Arguments {
         view.say(
             "auditing: the outbox against the bank's ledger, and against what is in the brokers and the stores",
         )?;
-        if !self.keep {
+        if !kept {
             lanes.payments.close_bank().await;
         }
         Ok(Verdict::new(lanes.audit().await?, tally, kills, self.seed))

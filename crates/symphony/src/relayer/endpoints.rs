@@ -65,6 +65,11 @@ pub(crate) async fn serve(listener: TcpListener, shown: Shown, console: Option<R
         .route("/metrics", get(metrics))
         .with_state(Arc::new(shown))
         .merge(console);
+    answer(listener, routes).await;
+}
+
+/// Answers by these routes until the process ends.
+pub(crate) async fn answer(listener: TcpListener, routes: Router) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };

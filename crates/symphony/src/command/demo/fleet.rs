@@ -91,7 +91,7 @@ impl Fleet {
     }
 
     /// Asks all of them to end, and waits for it.
-    pub(super) async fn stop(self) -> Result<(), Failure> {
+    pub(super) async fn stop(&self) -> Result<(), Failure> {
         for relayer in &self.relayers {
             relayer.program.term();
         }
@@ -102,6 +102,14 @@ impl Fleet {
                 let words = format!("{} ended with {code}:\n{}", relayer.name, relayer.program.tail());
                 return Err(Failure::no(words));
             }
+        }
+        Ok(())
+    }
+
+    /// Starts all of them again, once they have ended.
+    pub(super) fn start_again(&mut self) -> Result<(), Failure> {
+        for relayer in &mut self.relayers {
+            *relayer = self.plan.start(relayer.number, relayer.life + 1)?;
         }
         Ok(())
     }
@@ -117,7 +125,13 @@ impl Plan {
             .map_err(|error| Failure::because("the settings of a relayer cannot be written", error))?;
         let launch = Launch::new(&self.program).args(["run", "--config"]).args([&file]);
         // Those of whoever runs the demo are about another database.
-        let ours = ["DATABASE_URL", "SYMPHONY_LISTEN_URL", "SYMPHONY_CONFIG"];
+        let ours = [
+            "DATABASE_URL",
+            "SYMPHONY_LISTEN_URL",
+            "SYMPHONY_CONFIG",
+            "SYMPHONY_CONSOLE_READ_URL",
+            "SYMPHONY_CONSOLE_ACT_URL",
+        ];
         let launch = ours.into_iter().fold(launch, Launch::env_remove);
         let program = launch.start().map_err(|error| Failure::because("a relayer did not start", error))?;
         Ok(Relayer { name, number, life, program })

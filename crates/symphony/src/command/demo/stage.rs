@@ -119,10 +119,11 @@ impl Stage {
         }
     }
 
-    pub(super) fn how_to_look(&self, lanes: &Lanes, eventful: Option<&str>) -> String {
+    pub(super) fn how_to_look(&self, dashboard: &str, lanes: &Lanes, eventful: Option<&str>) -> String {
         let inspect = eventful.map(|id| format!("  symphony inspect {id}\n")).unwrap_or_default();
         format!(
-            "All but the relayers runs until Ctrl-C. Try, in another terminal:\n  export DATABASE_URL={}\n  \
+            "Everything runs until Ctrl-C: what you redrive is carried. The dashboard is at {dashboard}\n\
+             Or try, in another terminal:\n  export DATABASE_URL={}\n  \
              symphony status\n{inspect}  symphony dlq list\n  symphony verify\n  \
              curl http://{}/v1/stats\n  ls {}\nEvents: {}. Metadata: {}. \
              Brokers know the user {USER} by the password in {}",

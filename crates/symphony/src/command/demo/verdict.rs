@@ -21,20 +21,31 @@ pub(super) struct Verdict {
     seed: u64,
     kills: u32,
     business: Tally,
+    /// Where everything can still be looked at; nowhere once the demo has ended.
+    dashboard: Option<String>,
     #[serde(flatten)]
     lanes: Verdicts,
 }
 
 impl Verdict {
     pub(super) fn new(lanes: Verdicts, business: Tally, kills: u32, seed: u64) -> Self {
-        Self { holds: lanes.holds(), seed, kills, business, lanes }
+        Self { holds: lanes.holds(), seed, kills, business, dashboard: None, lanes }
+    }
+
+    /// The same, with where everything can still be looked at, if it can.
+    pub(super) fn at(self, dashboard: Option<String>) -> Self {
+        Self { dashboard, ..self }
+    }
+
+    pub(super) fn dashboard(&self) -> Option<&str> {
+        self.dashboard.as_deref()
     }
 
     pub(super) fn holds(&self) -> bool {
         self.holds
     }
 
-    pub(super) fn text(&self, colours: Colours, story: Option<&str>, kept: bool) -> String {
+    pub(super) fn text(&self, colours: Colours, story: Option<&str>) -> String {
         let business = &self.business;
         let mut text = String::from("\n");
         write(
@@ -73,9 +84,9 @@ impl Verdict {
                 story.trim_end()
             );
         }
-        if !kept {
+        if self.dashboard.is_none() {
             text.push_str(
-                "\nNext: symphony demo --keep leaves it running, to look around; --faults many makes the bank worse.\n\
+                "\nNext: symphony demo --keep leaves it running, to look around on its dashboard; --faults many makes the bank worse.\n\
                  What is promised, and how each promise is tried: docs/guarantees.md\n",
             );
         }

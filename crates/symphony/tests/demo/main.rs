@@ -5,6 +5,8 @@
     reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
 )]
 
+mod dashboard;
+#[path = "../program/mod.rs"]
 mod program;
 
 use std::io::{Read as _, Write as _};
@@ -13,7 +15,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use program::symphony;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use symphony_outbox::connect::Target;
@@ -31,16 +32,20 @@ fn folder() -> TempDir {
     folder
 }
 
+/// A demo that takes few orders.
+const SLOWLY: [&str; 5] = ["demo", "--payments-per-second", "20", "--participants", "10"];
+
+/// With its folder, and with settings that must not reach whatever it starts.
+fn prepared(launch: Launch, folder: &Path) -> Launch {
+    let nothing = "postgres://nobody@127.0.0.1:1/nothing";
+    let theirs = ["DATABASE_URL", "SYMPHONY_CONSOLE_READ_URL", "SYMPHONY_CONSOLE_ACT_URL"];
+    theirs.into_iter().fold(launch.env("TMPDIR", folder), |launch, name| launch.env(name, nothing))
+}
+
 /// A demo that has begun to pay, slowly.
 async fn paying(folder: &Path, arguments: &[&str]) -> Program {
-    let demo = Launch::new(env!("CARGO_BIN_EXE_symphony"))
-        .args(["demo", "--payments-per-second", "20", "--participants", "10"])
-        .args(arguments)
-        .env("TMPDIR", folder)
-        // What the caller has set is about another database, and is not touched.
-        .env("DATABASE_URL", "postgres://nobody@127.0.0.1:1/nothing")
-        .start()
-        .unwrap();
+    let launch = Launch::new(env!("CARGO_BIN_EXE_symphony")).args(SLOWLY).args(arguments);
+    let demo = prepared(launch, folder).start().unwrap();
     demo.wait_for_line(|line| number(line, "dispatched").is_some_and(|paid| paid > 0), BOUND).await.unwrap();
     // A folder for PostgreSQL, one for each broker and one for the Redis of metadata, and who works in them.
     assert!(of(folder).len() >= 4 && std::fs::read_dir(folder).unwrap().count() == 4, "it is somewhere else");
@@ -162,19 +167,6 @@ async fn without_brokers_events_go_to_receivers_over_http_and_metadata_to_the_da
     for broker in ["NATS", "Redis"] {
         assert!(said.lines().any(|line| line.starts_with(&format!("there is no {broker} here: "))), "{said}");
     }
-    nothing_is_left(folder.path());
-}
-
-#[tokio::test]
-async fn ctrl_c_ends_it_early_with_an_audit() {
-    let folder = folder();
-    let demo = paying(folder.path(), &["--for", "1h", "--kill-every", "0s"]).await;
-    interrupt(&demo);
-    assert_eq!(demo.exit_code(BOUND).await.unwrap(), 0, "{}", demo.tail());
-    demo.wait_for_line(|line| line.contains("payments: 0 lost, 0 executed twice"), BOUND).await.unwrap();
-    demo.wait_for_line(|line| line.contains("events: 0 missing, 0 out of order"), BOUND).await.unwrap();
-    demo.wait_for_line(|line| line.contains("metadata: 0 missing, 0 out of date"), BOUND).await.unwrap();
-    demo.wait_for_line(|line| line.contains("DISPATCHED by relayer-"), BOUND).await.unwrap();
     nothing_is_left(folder.path());
 }
 
@@ -304,27 +296,13 @@ fn tell_redis(port: &str, password: &str, command: &str) -> String {
     answers
 }
 
-fn ask(bank: &str, method: &str, path: &str, body: &str) -> String {
-    let mut stream = TcpStream::connect(bank).unwrap();
+fn ask(host: &str, method: &str, path: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(host).unwrap();
     stream.set_read_timeout(Some(BOUND)).unwrap();
     let length = body.len();
-    write!(stream, "{method} {path} HTTP/1.0\r\nHost: bank\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+    let head = format!("{method} {path} HTTP/1.0\r\nHost: {host}\r\nContent-Type: application/json\r\n");
+    write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
-}
-
-#[tokio::test]
-async fn a_demo_that_is_kept_can_be_looked_at_until_ctrl_c() {
-    let folder = folder();
-    let demo = paying(folder.path(), &["--for", "1s", "--keep"]).await;
-    let line = demo.wait_for_line(|line| line.contains("export DATABASE_URL="), BOUND).await.unwrap();
-    let url = line.trim().strip_prefix("export DATABASE_URL=").unwrap().to_owned();
-    symphony(&url, &["verify"]).exits(0);
-    let status = symphony(&url, &["status", "--json"]).exits(0).json();
-    assert_eq!((&status["due"], &status["leased"]), (&0.into(), &0.into()));
-    interrupt(&demo);
-    assert_eq!(demo.exit_code(BOUND).await.unwrap(), 0, "{}", demo.tail());
-    symphony(&url, &["verify"]).exits(3);
-    nothing_is_left(folder.path());
 }
