@@ -184,7 +184,7 @@ async fn the_overview_counts_what_there_is_and_every_answer_is_guarded() {
     let answer = console.ask("reader", "GET", "/api/v1/rails", "").await.is(200);
     assert_eq!(answer.header("cache-control"), "no-store");
     assert_eq!(answer.header("x-content-type-options"), "nosniff");
-    assert_eq!(answer.header("referrer-policy"), "no-referrer");
+    assert_eq!(answer.header("referrer-policy"), "same-origin");
     assert!(answer.header("content-security-policy").contains("default-src 'none'"), "{answer:?}");
     assert_eq!(answer.header("access-control-allow-origin"), "");
     console.program.term();
