@@ -60,24 +60,29 @@ pub(super) fn from_row(row: &tokio_postgres::Row) -> Result<Rail, tokio_postgres
 pub struct RailPolicy {
     /// Attempts after which a row goes to people.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "json-schema", schemars(range(min = 1, max = 20)))]
     pub max_attempts: Option<u32>,
     /// Delay after the first retryable attempt; each further one doubles it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "json-schema", schemars(range(min = 1, max = 86_400)))]
     pub backoff_base_seconds: Option<u32>,
     /// The longest delay that doubling can reach.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "json-schema", schemars(range(min = 1, max = 2_592_000)))]
     pub backoff_cap_seconds: Option<u32>,
     /// Whether the instructions of one participant leave strictly in sequence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered: Option<bool>,
     /// Most leases at one time over the whole fleet; cleared, there is no cap.
     #[serde(skip_serializing_if = "Change::is_keep")]
+    #[cfg_attr(feature = "json-schema", schemars(range(min = 1, max = 999_999_999)))]
     pub max_in_flight: Change<u32>,
     /// What to do when nobody knows whether it paid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_unknown: Option<OnUnknown>,
     /// How long it remembers an idempotency key; cleared, for ever.
     #[serde(skip_serializing_if = "Change::is_keep")]
+    #[cfg_attr(feature = "json-schema", schemars(range(min = 1, max = 999_999_999)))]
     pub key_memory_seconds: Change<u32>,
 }
 

@@ -4,7 +4,8 @@ use axum::body::to_bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::header;
 use axum::http::request::Parts;
-use serde::de::DeserializeOwned;
+use serde::Deserialize as _;
+use serde::de::{DeserializeOwned, Deserializer, Error as _};
 use symphony_outbox::OutboxId;
 use symphony_outbox::event::EventId;
 use symphony_outbox::metadata::EntryId;
@@ -15,7 +16,7 @@ use super::problem::Problem;
 /// The most that a body may hold.
 const BODY: usize = 64 * 1024;
 /// The longest name that the database keeps.
-const NAME: usize = 200;
+pub(super) const NAME: usize = 200;
 
 /// The query of a request.
 pub(crate) struct Asked<T>(pub(crate) T);
@@ -46,10 +47,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<T> {
             let status = axum::http::StatusCode::PAYLOAD_TOO_LARGE;
             Problem::new(status, format!("a body has at most {BODY} bytes, and must arrive whole"))
         })?;
+        // A list would be taken for the fields in their order, which nobody was told.
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return Err(Problem::bad("the body is not a JSON object"));
+        }
         serde_json::from_slice(&body)
             .map(Self)
             .map_err(|error| Problem::bad(format!("the body cannot be used: {error}")))
     }
+}
+
+/// The same for a field that is an object.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<T, D::Error> {
+    let object = serde_json::Map::deserialize(deserializer)?;
+    T::deserialize(serde_json::Value::Object(object)).map_err(D::Error::custom)
 }
 
 /// Who asks: put there by whoever let the request through.

@@ -7,7 +7,28 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::endpoint::Endpoint;
+use super::given::NAME;
+use super::paging;
 use super::problem::Problem;
+
+/// Text that PostgreSQL can hold.
+pub(super) const NO_NUL: &str = "^[^\\x00]*$";
+/// The same, and it says something.
+pub(super) const NOT_BLANK: &str = "^[^\\x00]*\\S[^\\x00]*$";
+/// What is said of a refusal, by its status; no other is given.
+const REFUSALS: [(&str, &str); 9] = [
+    ("400", "What was given is wrong: `detail` says what."),
+    ("401", "No token, or none that is known."),
+    ("403", "Not with this token, or not from a page of another site."),
+    ("404", "There is none of that name, or the lane is not installed."),
+    ("409", "Its state does not allow it: look again."),
+    ("413", "The body is longer than 64 KiB, or did not arrive whole."),
+    ("415", "The body is not said to be JSON."),
+    ("421", "Without tokens the console answers on this machine's own names alone."),
+    ("503", "Not now: try again."),
+];
+/// Those of them that only a body or an action leads to.
+const OF_ACTIONS: [&str; 3] = ["409", "413", "415"];
 
 /// The whole description.
 pub(crate) fn document(endpoints: &[Endpoint]) -> Value {
@@ -33,6 +54,7 @@ pub(crate) fn document(endpoints: &[Endpoint]) -> Value {
         "servers": [{ "url": "/" }],
         "paths": paths,
         "components": {
+            "responses": BTreeMap::from(REFUSALS.map(|(status, why)| (status, refusal(status, why)))),
             "schemas": generator.take_definitions(true),
             "securitySchemes": {
                 "token": {
@@ -47,7 +69,7 @@ pub(crate) fn document(endpoints: &[Endpoint]) -> Value {
 
 fn operation(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> Value {
     let mut parameters: Vec<Value> = in_path(endpoint.path)
-        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
+        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": name_in_path(name) }))
         .collect();
     let takes = (endpoint.takes)(generator).to_value();
     let gives = (endpoint.gives)(generator).to_value();
@@ -59,12 +81,13 @@ fn operation(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> Value {
         "security": [{ "token": [endpoint.scope.word()] }],
         "responses": {
             "200": { "description": "Done, or what was asked.", "content": content },
-            "default": {
-                "description": "Why not.",
-                "content": { "application/problem+json": { "schema": { "$ref": format!("#/components/schemas/{}", Problem::schema_name()) } } },
-            },
         },
     });
+    for (status, _) in REFUSALS {
+        if endpoint.method != "GET" || !OF_ACTIONS.contains(&status) {
+            operation["responses"][status] = json!({ "$ref": format!("#/components/responses/{status}") });
+        }
+    }
     if endpoint.method == "GET" {
         parameters.extend(in_query(&takes, generator));
     } else {
@@ -73,6 +96,34 @@ fn operation(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> Value {
     }
     operation["parameters"] = Value::Array(parameters);
     operation
+}
+
+/// A refusal, with the header that goes with its status.
+fn refusal(status: &str, why: &str) -> Value {
+    let problem = format!("#/components/schemas/{}", Problem::schema_name());
+    let mut refusal = json!({
+        "description": why,
+        "content": { "application/problem+json": { "schema": { "$ref": problem } } },
+    });
+    let header = match status {
+        "401" => Some(("WWW-Authenticate", "string", "How to show a token.")),
+        "503" => Some(("Retry-After", "integer", "Seconds after which to try again.")),
+        _ => None,
+    };
+    if let Some((name, kind, description)) = header {
+        refusal["headers"] =
+            json!({ name: { "required": true, "schema": { "type": kind }, "description": description } });
+    }
+    refusal
+}
+
+/// What stands in a path under this name.
+fn name_in_path(name: &str) -> Value {
+    match name {
+        "outbox_id" => json!({ "type": "string", "format": "uuid" }),
+        "event_id" => json!({ "type": "integer", "format": "int64", "minimum": i64::MIN, "maximum": i64::MAX }),
+        _ => json!({ "type": "string", "minLength": 1, "maxLength": NAME, "pattern": NO_NUL }),
+    }
 }
 
 /// The names in the braces of a path.
@@ -89,9 +140,23 @@ fn in_query(takes: &Value, generator: &SchemaGenerator) -> Vec<Value> {
     let field = |(name, schema): (&String, &Value)| {
         let mut schema = schema.clone();
         let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+        bound(name, &mut schema);
         json!({ "name": name, "in": "query", "required": needed.contains(&json!(name)), "description": description, "schema": schema })
     };
     fields.iter().map(field).collect()
+}
+
+/// The bounds of a field of a query, which every list shares.
+fn bound(name: &str, schema: &mut Value) {
+    let is_text = schema["type"].as_array().is_some_and(|kinds| kinds.contains(&json!("string")));
+    match name {
+        "limit" => (schema["minimum"], schema["maximum"]) = (1.into(), paging::MOST.into()),
+        "cursor" => schema["maxLength"] = paging::LONGEST.into(),
+        _ if is_text && schema.get("format").is_none() => {
+            (schema["maxLength"], schema["pattern"]) = (NAME.into(), NO_NUL.into());
+        }
+        _ => {}
+    }
 }
 
 fn operation_id(endpoint: &Endpoint) -> String {

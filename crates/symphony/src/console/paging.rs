@@ -11,9 +11,9 @@ use super::problem::Problem;
 /// How many there are on a page, unless the request says otherwise.
 const USUAL: i32 = 50;
 /// The most that a page has.
-const MOST: i32 = 200;
+pub(super) const MOST: i32 = 200;
 /// No cursor that was given out is longer.
-const LONGEST: usize = 1200;
+pub(super) const LONGEST: usize = 1200;
 
 /// A page, and where the next one begins.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -70,6 +70,7 @@ async fn what_is_not_signed_or_not_understood_changes_nothing() {
         (json!({ "actor": "a".repeat(201), "reason": "a test" }), 400),
         (json!({ "actor": "ana", "reason": "a".repeat(70_000) }), 413),
         (json!({ "actor": "a\0b", "reason": "a test" }), 400),
+        (json!(["ana", "a test"]), 400),
     ] {
         console.post("", &redrive, &body).await.refused(status);
     }
@@ -79,6 +80,8 @@ async fn what_is_not_signed_or_not_understood_changes_nothing() {
     console.post("", "/rails/nowhere/pause", &warrant).await.refused(404);
     let policy = json!({ "policy": { "max_attempts": 21 }, "actor": "ana", "reason": "a test" });
     console.post("", &format!("/rails/{RAIL}/policy"), &policy).await.refused(400);
+    let list = json!({ "policy": [7], "actor": "ana", "reason": "a test" });
+    console.post("", &format!("/rails/{RAIL}/policy"), &list).await.refused(400);
     for kind in ["REDRIVE", "PAUSE_RAIL", "SET_RAIL"] {
         assert_eq!(office.operations(kind).await, 0, "{kind}");
     }

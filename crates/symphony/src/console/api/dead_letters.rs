@@ -14,6 +14,7 @@ use super::warrant::Warrant;
 use crate::console::access::{Caller, Scope};
 use crate::console::endpoint::Endpoint;
 use crate::console::given::{Asked, Given, asked};
+use crate::console::openapi;
 use crate::console::paging::{self, Kind, Page};
 use crate::console::problem::Problem;
 use crate::console::{Console, Desk};
@@ -40,18 +41,23 @@ struct Filter {
 /// What to redrive: failures that were not paid, by rail and error.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("dependentRequired" = { "expected": ["reason"] }))]
 pub(crate) struct Redrive {
     /// Their rail.
+    #[schemars(length(max = 200), regex(pattern = openapi::NO_NUL))]
     pub(crate) rail_type: Option<String>,
     /// Why they failed.
+    #[schemars(length(max = 200), regex(pattern = openapi::NO_NUL))]
     pub(crate) error_code: Option<String>,
     /// How many a dry run counted. Without it this is the dry run, and nothing is done.
     pub(crate) expected: Option<i64>,
     /// Who does it.
     #[serde(default)]
+    #[schemars(length(max = 100), regex(pattern = openapi::NO_NUL))]
     pub(crate) actor: String,
     /// Why. Not needed for a dry run.
     #[serde(default)]
+    #[schemars(length(min = 1, max = 2000), regex(pattern = openapi::NOT_BLANK))]
     pub(crate) reason: String,
 }
 

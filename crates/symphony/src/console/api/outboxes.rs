@@ -14,6 +14,7 @@ use super::warrant::Warrant;
 use crate::console::access::{Caller, HIDDEN, Scope};
 use crate::console::endpoint::{Endpoint, Nothing};
 use crate::console::given::{Asked, Given, OutboxInPath, asked};
+use crate::console::openapi;
 use crate::console::paging::{self, Kind, Page};
 use crate::console::problem::Problem;
 use crate::console::{Console, Desk};
@@ -82,8 +83,10 @@ struct Finding {
     resolution: Resolution,
     /// Who found it out.
     #[serde(default)]
+    #[schemars(length(max = 100), regex(pattern = openapi::NO_NUL))]
     actor: String,
     /// The evidence.
+    #[schemars(length(min = 1, max = 2000), regex(pattern = openapi::NOT_BLANK))]
     reason: String,
 }
 

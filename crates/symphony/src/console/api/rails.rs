@@ -10,7 +10,8 @@ use symphony_outbox::payment::{Rail, RailPolicy, reading};
 use super::warrant::Warrant;
 use crate::console::access::{Caller, HIDDEN, Scope};
 use crate::console::endpoint::{Endpoint, Nothing};
-use crate::console::given::{Given, NameInPath};
+use crate::console::given::{self, Given, NameInPath};
+use crate::console::openapi;
 use crate::console::paging::Page;
 use crate::console::problem::Problem;
 use crate::console::{Console, Desk};
@@ -20,11 +21,14 @@ use crate::console::{Console, Desk};
 #[serde(deny_unknown_fields)]
 struct Change {
     /// What to set. What is left out stays as it is; null empties what may be empty.
+    #[serde(deserialize_with = "given::object")]
     policy: RailPolicy,
     /// Who does it.
     #[serde(default)]
+    #[schemars(length(max = 100), regex(pattern = openapi::NO_NUL))]
     actor: String,
     /// Why.
+    #[schemars(length(min = 1, max = 2000), regex(pattern = openapi::NOT_BLANK))]
     reason: String,
 }
 
