@@ -12,6 +12,7 @@
 //! - [`proxy`]: a network between a client and its server that stalls, breaks, and loses replies
 //! - [`process`]: a program that is started, watched, stopped and killed
 //! - [`audit`]: the outbox and a bank's own ledger, compared payment by payment
+//! - [`tool`]: a browser, and what tries an API by its description
 //! - [`wait`]: until something is so, or it is too late
 //! - `account`, `address`, `cache`, `folder`, `port`: what the servers have in common
 
@@ -29,4 +30,5 @@ pub mod process;
 pub mod prometheus;
 pub mod proxy;
 pub mod scratch;
+pub mod tool;
 pub mod wait;

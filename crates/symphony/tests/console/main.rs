@@ -8,6 +8,7 @@
 //! - [`acting`]: what the API does, and what it writes down
 //! - [`exporting`]: what auditors take away
 //! - [`pages`], [`live`]: the dashboard, without scripts and with
+//! - [`describing`]: every answer against the API's description
 //! - [`crowding`]: what each page takes beside a long past
 #![expect(
     clippy::unwrap_used,
@@ -18,6 +19,7 @@
 mod acting;
 mod crowding;
 mod exporting;
+mod describing;
 mod http;
 mod live;
 mod office;
