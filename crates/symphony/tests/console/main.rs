@@ -9,6 +9,7 @@
 //! - [`exporting`]: what auditors take away
 //! - [`pages`], [`live`]: the dashboard, without scripts and with
 //! - [`describing`]: every answer against the API's description
+//! - [`browser`]: the dashboard in a real browser
 //! - [`crowding`]: what each page takes beside a long past
 #![expect(
     clippy::unwrap_used,
@@ -17,6 +18,7 @@
 )]
 
 mod acting;
+mod browser;
 mod crowding;
 mod exporting;
 mod describing;

@@ -1,0 +1,125 @@
+//! A Chromium without a window, driven over the pipe of its DevTools protocol: as much of it as these tests need.
+//!
+//! By hand, because the crates that know all of the protocol are tens of thousands of generated lines, and the pipe needs none of their web sockets.
+//! It ends when its pipe does, so it does not outlive the test.
+
+use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use symphony_proof::kit::tool::{self, Tool};
+use symphony_proof::kit::wait::BOUND;
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+/// The protocol is spoken on the third and the fourth file: the shell puts our pipes there.
+const ON_PIPES: &str = r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >&2"#;
+
+/// A browser that runs.
+pub(crate) struct Chromium {
+    child: Child,
+    line: Arc<Line>,
+    profile: TempDir,
+}
+
+/// What goes to and comes from it.
+struct Line {
+    to: Mutex<ChildStdin>,
+    next: AtomicU64,
+    waiting: Mutex<HashMap<u64, oneshot::Sender<Value>>>,
+    heard: Mutex<Vec<Value>>,
+}
+
+impl Chromium {
+    pub(crate) fn start() -> Self {
+        let program = tool::find(Tool::Chromium).unwrap();
+        let profile = tempfile::tempdir().unwrap();
+        let said = std::fs::File::create(profile.path().join("said")).unwrap();
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", ON_PIPES])
+            .arg(program)
+            .args(["--headless=new", "--remote-debugging-pipe", "--no-first-run", "--hide-scrollbars"])
+            // It opens nothing but our own pages, and runs as root in places where nobody may have a sandbox.
+            .args(["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
+            .args([
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+                "--disable-extensions",
+            ])
+            .arg(format!("--user-data-dir={}", profile.path().join("profile").display()))
+            .arg("about:blank")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(said)
+            .spawn()
+            .unwrap();
+        let line = Arc::new(Line {
+            to: Mutex::new(child.stdin.take().unwrap()),
+            next: AtomicU64::new(1),
+            waiting: Mutex::new(HashMap::new()),
+            heard: Mutex::new(Vec::new()),
+        });
+        let (from, listening) = (child.stdout.take().unwrap(), Arc::clone(&line));
+        std::thread::spawn(move || {
+            for message in BufReader::new(from).split(0).map_while(Result::ok) {
+                listening.take(serde_json::from_slice(&message).unwrap());
+            }
+            // Whoever still waits is told that nobody answers any more.
+            listening.waiting.lock().unwrap().clear();
+        });
+        Self { child, line, profile }
+    }
+
+    /// Calls a method, in a session where one is named. What it refuses is the error.
+    pub(crate) async fn call(&self, session: &str, method: &str, parameters: Value) -> Result<Value, String> {
+        let id = self.line.next.fetch_add(1, Ordering::Relaxed);
+        let mut message = json!({ "id": id, "method": method, "params": parameters });
+        if !session.is_empty() {
+            message["sessionId"] = session.into();
+        }
+        let (tell, told) = oneshot::channel();
+        self.line.waiting.lock().unwrap().insert(id, tell);
+        let sent = self.line.to.lock().unwrap().write_all(format!("{message}\0").as_bytes());
+        let answer = match sent {
+            Ok(()) => tokio::time::timeout(BOUND, told).await.map(Result::ok),
+            Err(_) => Ok(None),
+        };
+        let Ok(Some(mut answer)) = answer else {
+            let said = std::fs::read_to_string(self.profile.path().join("said")).unwrap_or_default();
+            panic!("the browser does not answer {method}; it said:\n{said}");
+        };
+        match answer.get("error") {
+            Some(error) => Err(error["message"].as_str().unwrap_or_default().to_owned()),
+            None => Ok(answer["result"].take()),
+        }
+    }
+
+    /// What happened in a session.
+    pub(crate) fn heard(&self, session: &str) -> Vec<Value> {
+        self.line.heard.lock().unwrap().iter().filter(|event| event["sessionId"] == session).cloned().collect()
+    }
+}
+
+impl Line {
+    fn take(&self, message: Value) {
+        match message["id"].as_u64() {
+            Some(id) => {
+                if let Some(tell) = self.waiting.lock().unwrap().remove(&id) {
+                    let _ = tell.send(message);
+                }
+            }
+            None => self.heard.lock().unwrap().push(message),
+        }
+    }
+}
+
+impl Drop for Chromium {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

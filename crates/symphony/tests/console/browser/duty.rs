@@ -1,0 +1,157 @@
+//! Somebody on duty, with a mouse: sees numbers move, follows a payment, pauses a rail, and decides about a dead letter.
+
+use super::chromium::Chromium;
+use super::stage::Stage;
+use super::tab::Tab;
+
+/// A number in the line of the rail sepa on the overview.
+fn of_sepa(label: &str) -> String {
+    format!(
+        "Number([...document.querySelectorAll('#overview tr')].find(row => row.querySelector('th')?.innerText.includes('sepa'))\
+         .querySelector('td[data-label=\"{label}\"]').innerText.replace(/[^0-9]/g, ''))"
+    )
+}
+
+/// The form that leads there, on the page of the rails, unfolded.
+async fn unfold(tab: &Tab<'_>, action: &str) -> String {
+    tab.goto("/rails").await;
+    let form = format!("form[action=\"/rails/sepa/{action}\"]");
+    let folded = format!("document.querySelector({form:?}).closest('details').id = 'unfolding'");
+    tab.eval(&folded).await;
+    tab.click("#unfolding > summary").await;
+    form
+}
+
+/// Says who and why, and sends the form.
+async fn sign_and_send(tab: &Tab<'_>, form: &str, why: &str) {
+    tab.fill(&format!("{form} [name=actor]"), "ana").await;
+    tab.fill(&format!("{form} [name=reason]"), why).await;
+    tab.follow(&format!("{form} button")).await;
+}
+
+async fn pause_or_resume(tab: &Tab<'_>, action: &str, then: &str) {
+    let form = unfold(tab, action).await;
+    sign_and_send(tab, &form, "a drill").await;
+    let says = "[...document.querySelectorAll('h2')].find(title => title.innerText.startsWith('sepa')).innerText";
+    let says = tab.eval(says).await;
+    assert!(says.as_str().unwrap().contains(then), "{says}");
+}
+
+async fn after_an_unknown_outcome(tab: &Tab<'_>, word: &str) {
+    let form = unfold(tab, "policy").await;
+    tab.choose(&format!("{form} [name=on_unknown]"), word).await;
+    tab.fill(&format!("{form} [name=confirm]"), "sepa").await;
+    sign_and_send(tab, &form, "a drill").await;
+}
+
+/// Without loading the page again, by the script alone.
+async fn numbers_move(tab: &Tab<'_>) {
+    tab.goto("/").await;
+    let dispatched = of_sepa("Dispatched");
+    let first = tab.eval(&dispatched).await;
+    tab.eval("window.stayed = true").await;
+    tab.until("more is dispatched", &format!("{dispatched} > {first}")).await;
+    assert_eq!(tab.eval("window.stayed").await, true, "the page was loaded again");
+    assert_eq!(tab.text("#liveness").await, "Live.");
+}
+
+async fn a_payment_has_a_story(tab: &Tab<'_>) {
+    tab.goto("/search?state=DISPATCHED&rail_type=sepa").await;
+    tab.follow("tbody a[href^=\"/outboxes/\"]").await;
+    let story = tab.text(".timeline").await;
+    let places: Vec<_> =
+        ["Enqueued", "taken by relayer-", "the rail took it"].map(|words| story.find(words)).into_iter().collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{story}");
+    let ordered = "[...document.querySelectorAll('.timeline time')].map(time => time.dateTime)\
+                   .every((time, at, all) => at === 0 || all[at - 1] <= time)";
+    assert_eq!(tab.eval(ordered).await, true, "{story}");
+    assert!(tab.text(".notice").await.contains("DISPATCHED"));
+    tab.follow(".facts a[href^=\"/participants/\"]").await;
+    assert!(tab.text("main").await.contains("merchant-"));
+}
+
+async fn a_paused_rail_stops(tab: &Tab<'_>) {
+    pause_or_resume(tab, "pause", "PAUSED").await;
+    tab.goto("/").await;
+    assert!(tab.text("#overview").await.contains("PAUSED"));
+    tab.until("nothing is under way", &format!("{} === 0", of_sepa("Leased"))).await;
+    let [done, due] = [of_sepa("Dispatched"), of_sepa("Due")];
+    let (dispatched, waiting) = (tab.eval(&done).await, tab.eval(&due).await);
+    tab.until("more is waiting", &format!("{due} >= {waiting} + 10")).await;
+    assert_eq!(tab.eval(&done).await, dispatched, "a paused rail pays");
+    pause_or_resume(tab, "resume", "RUNNING").await;
+    tab.goto("/").await;
+    tab.until("it pays again", &format!("{done} > {dispatched}")).await;
+}
+
+/// What nobody knows is first found out, and then tried again.
+async fn a_dead_letter_is_resolved_and_redriven(tab: &Tab<'_>, stage: &Stage) {
+    after_an_unknown_outcome(tab, "STOP").await;
+    stage.faults(r#"{"cut_after": "0.5"}"#).await;
+    tab.goto("/dead-letters").await;
+    let letter = "#unknown tbody a[href^=\"/outboxes/\"]";
+    tab.until("there is a letter", &format!("document.querySelector({letter:?}) !== null")).await;
+    stage.faults(r#"{"preset": "none"}"#).await;
+    after_an_unknown_outcome(tab, "INQUIRE").await;
+
+    tab.goto("/dead-letters").await;
+    tab.follow(letter).await;
+    let path = tab.eval("location.pathname").await.as_str().unwrap().to_owned();
+    let id = path.rsplit('/').next().unwrap().to_owned();
+    let resolve = format!("form[action=\"{path}/resolve\"]");
+    assert_eq!(
+        tab.eval(&format!("document.querySelector('form[action=\"{path}/redrive\"]')")).await,
+        serde_json::Value::Null
+    );
+    // Whoever types another id is refused, and nothing is done.
+    for confirm in ["another", id.as_str()] {
+        tab.goto(&path).await;
+        tab.click(&format!("{resolve} [value=NOT_PAID]")).await;
+        tab.fill(&format!("{resolve} [name=confirm]"), confirm).await;
+        sign_and_send(tab, &resolve, "statement of 3 May").await;
+        let done = tab.text("main").await.contains("A person recorded: NOT_PAID");
+        assert_eq!(done, confirm == id, "{}", tab.text("main").await);
+    }
+    let redrive = format!("form[action=\"{path}/redrive\"]");
+    tab.fill(&format!("{redrive} [name=confirm]"), &id).await;
+    sign_and_send(tab, &redrive, "the account is open again").await;
+    assert_ne!(tab.eval("location.pathname").await, path.as_str(), "it goes on as another outbox");
+    tab.until("it is paid", "document.querySelector('.notice').innerText.includes('DISPATCHED')").await;
+    assert!(tab.text(".facts").await.contains(&id), "it says which it tries again");
+
+    tab.goto("/operations").await;
+    let log = tab.text("main").await;
+    for words in ["ana", "a drill", "statement of 3 May", "the account is open again"] {
+        assert!(log.contains(words), "{words} is missing in {log}");
+    }
+}
+
+#[tokio::test]
+async fn somebody_on_duty_sees_acts_and_is_seen_to_have_acted() {
+    let stage = Stage::set().await;
+    let chromium = Chromium::start();
+    let tab = Tab::open(&chromium, stage.dashboard).await;
+    numbers_move(&tab).await;
+    a_payment_has_a_story(&tab).await;
+    a_paused_rail_stops(&tab).await;
+    a_dead_letter_is_resolved_and_redriven(&tab, &stage).await;
+    // The one refusal that was provoked is all that the browser had to say.
+    let complaints = tab.complaints();
+    assert!(
+        complaints.iter().all(|words| words.contains("status of 400")) && complaints.len() <= 1,
+        "{complaints:#?}"
+    );
+
+    let plain = Tab::open(&chromium, stage.dashboard).await;
+    plain.without_scripts().await;
+    plain.goto("/").await;
+    let first = plain.eval(&of_sepa("Dispatched")).await;
+    assert_eq!(plain.text("#liveness").await, "", "a script ran");
+    a_payment_has_a_story(&plain).await;
+    pause_or_resume(&plain, "pause", "PAUSED").await;
+    pause_or_resume(&plain, "resume", "RUNNING").await;
+    plain.follow("nav a[href=\"/\"]").await;
+    assert!(plain.eval(&of_sepa("Dispatched")).await.as_u64() >= first.as_u64());
+    plain.is_quiet();
+    stage.audit().await;
+}

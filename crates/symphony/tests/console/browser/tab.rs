@@ -1,0 +1,206 @@
+//! One page of the browser, as a person has it before them: they look, click, type and press keys.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use symphony_proof::kit::wait::{self, BOUND};
+
+use super::chromium::Chromium;
+
+/// How wide the window is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Screen {
+    Desk,
+    Phone,
+}
+
+impl Screen {
+    fn size(self) -> (u32, u32) {
+        match self {
+            Self::Desk => (1280, 800),
+            Self::Phone => (390, 844),
+        }
+    }
+}
+
+/// A page, without what another one has been told.
+pub(crate) struct Tab<'a> {
+    chromium: &'a Chromium,
+    session: String,
+    origin: String,
+}
+
+impl<'a> Tab<'a> {
+    /// One that knows no cookie, for the site at this address.
+    pub(crate) async fn open(chromium: &'a Chromium, address: impl std::fmt::Display) -> Self {
+        let context = chromium.call("", "Target.createBrowserContext", json!({})).await.unwrap();
+        let target = json!({ "url": "about:blank", "browserContextId": context["browserContextId"] });
+        let target = chromium.call("", "Target.createTarget", target).await.unwrap();
+        let attached = json!({ "targetId": target["targetId"], "flatten": true });
+        let attached = chromium.call("", "Target.attachToTarget", attached).await.unwrap();
+        let session = attached["sessionId"].as_str().unwrap().to_owned();
+        let tab = Self { chromium, session, origin: format!("http://{address}") };
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            tab.call(&format!("{domain}.enable"), json!({})).await;
+        }
+        // A tab that is not in front would not keep itself live.
+        tab.call("Page.bringToFront", json!({})).await;
+        tab.call("Emulation.setFocusEmulationEnabled", json!({ "enabled": true })).await;
+        tab.look(Screen::Desk, false).await;
+        tab
+    }
+
+    async fn call(&self, method: &str, parameters: Value) -> Value {
+        let answer = self.chromium.call(&self.session, method, parameters).await;
+        answer.unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// From now on with a window so wide, by day or by night.
+    pub(crate) async fn look(&self, screen: Screen, dark: bool) {
+        let (width, height) = screen.size();
+        let mobile = screen == Screen::Phone;
+        let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile });
+        self.call("Emulation.setDeviceMetricsOverride", metrics).await;
+        let scheme = if dark { "dark" } else { "light" };
+        let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        self.call("Emulation.setEmulatedMedia", media).await;
+    }
+
+    /// From now on no page may run a script.
+    pub(crate) async fn without_scripts(&self) {
+        self.call("Emulation.setScriptExecutionDisabled", json!({ "value": true })).await;
+    }
+
+    /// Goes to a page of the site.
+    pub(crate) async fn goto(&self, path: &str) {
+        let gone = self.call("Page.navigate", json!({ "url": format!("{}{path}", self.origin) })).await;
+        assert!(gone.get("errorText").is_none(), "{path}: {gone}");
+        self.until(&format!("{path} is there"), "document.readyState === 'complete'").await;
+    }
+
+    /// What an expression comes to on the page; nothing where the page is just going away.
+    async fn ask(&self, expression: &str) -> Option<Value> {
+        let asked = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let mut answer = self.chromium.call(&self.session, "Runtime.evaluate", asked).await.ok()?;
+        assert!(answer.get("exceptionDetails").is_none(), "{expression}: {answer}");
+        Some(answer["result"]["value"].take())
+    }
+
+    /// The same once there is a page.
+    pub(crate) async fn eval(&self, expression: &str) -> Value {
+        let question = async || self.ask(expression).await;
+        wait::until_some(format!("{expression} has an answer"), BOUND, question).await.unwrap()
+    }
+
+    /// Waits until an expression is true.
+    pub(crate) async fn until(&self, what: &str, expression: &str) {
+        let question = async || self.ask(expression).await.is_some_and(|value| value == true);
+        if wait::until(what, BOUND, question).await.is_err() {
+            let text = self.eval("location.href + '\\n' + document.body.innerText").await;
+            panic!("waited in vain until {what}; there is:\n{}", text.as_str().unwrap_or_default());
+        }
+    }
+
+    /// What is to be read there.
+    pub(crate) async fn text(&self, selector: &str) -> String {
+        let text = self.eval(&format!("document.querySelector({selector:?})?.innerText ?? ''")).await;
+        text.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Clicks in the middle of the first that fits, which must be in sight.
+    pub(crate) async fn click(&self, selector: &str) {
+        self.until(&format!("{selector} is there"), &format!("document.querySelector({selector:?}) !== null"))
+            .await;
+        let place = self
+            .eval(&format!(
+                "(() => {{ const one = document.querySelector({selector:?}); one.scrollIntoView({{ block: 'center' }}); \
+                 const {{ x, y, width, height }} = one.getClientRects()[0] ?? {{ x: -1, y: -1, width: 0, height: 0 }}; \
+                 const at = document.elementFromPoint(x + width / 2, y + height / 2); \
+                 return {{ x: x + width / 2, y: y + height / 2, seen: one.contains(at) }}; }})()"
+            ))
+            .await;
+        assert_eq!(place["seen"], true, "{selector} cannot be clicked");
+        for kind in ["mousePressed", "mouseReleased"] {
+            let press =
+                json!({ "type": kind, "x": place["x"], "y": place["y"], "button": "left", "clickCount": 1 });
+            self.call("Input.dispatchMouseEvent", press).await;
+        }
+    }
+
+    /// Clicks on what leads to another page, and waits for that.
+    pub(crate) async fn follow(&self, selector: &str) {
+        self.leave_by(async || self.click(selector).await).await;
+    }
+
+    /// Does what leads to another page, and waits for that.
+    pub(crate) async fn leave_by(&self, act: impl AsyncFnOnce()) {
+        self.eval("document.documentElement.dataset.left = 'yes'").await;
+        act().await;
+        let there = "document.documentElement?.dataset.left === undefined && document.readyState === 'complete'";
+        self.until("another page is there", there).await;
+    }
+
+    /// Types into a field, over what it held.
+    pub(crate) async fn fill(&self, selector: &str, text: &str) {
+        self.click(selector).await;
+        self.eval(&format!("document.querySelector({selector:?}).select()")).await;
+        self.type_text(text).await;
+    }
+
+    /// Types where the cursor is.
+    pub(crate) async fn type_text(&self, text: &str) {
+        self.call("Input.insertText", json!({ "text": text })).await;
+    }
+
+    /// Chooses from a list.
+    pub(crate) async fn choose(&self, selector: &str, value: &str) {
+        self.eval(&format!("document.querySelector({selector:?}).value = {value:?}")).await;
+    }
+
+    /// Presses a key.
+    pub(crate) async fn press(&self, key: &str) {
+        let (code, text) = match key {
+            "Tab" => (9, ""),
+            "Enter" => (13, "\r"),
+            other => panic!("there is no key {other} here"),
+        };
+        let press = |kind: &str| json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text });
+        let down = if text.is_empty() { "rawKeyDown" } else { "keyDown" };
+        self.call("Input.dispatchKeyEvent", press(down)).await;
+        self.call("Input.dispatchKeyEvent", press("keyUp")).await;
+    }
+
+    /// A picture of the page from its top, so high at most.
+    pub(crate) async fn picture(&self, screen: Screen, highest: u64) -> Vec<u8> {
+        let height = self.eval("Math.ceil(document.documentElement.getBoundingClientRect().height)").await;
+        let height = height.as_u64().unwrap_or(highest).clamp(200, highest);
+        let clip = json!({ "x": 0, "y": 0, "width": screen.size().0, "height": height, "scale": 1 });
+        let asked = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
+        let taken = self.call("Page.captureScreenshot", asked).await;
+        STANDARD.decode(taken["data"].as_str().unwrap()).unwrap()
+    }
+
+    /// What the browser complained of since the tab was opened: errors, refusals of the content security policy, requests to others.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let complaint = |event: &Value| {
+            let given = &event["params"];
+            let url = given["request"]["url"].as_str().unwrap_or_default();
+            let wrong = match event["method"].as_str()? {
+                "Log.entryAdded" => given["entry"]["level"] == "error" || given["entry"]["source"] == "security",
+                "Runtime.exceptionThrown" => true,
+                "Runtime.consoleAPICalled" => given["type"] == "error" || given["type"] == "warning",
+                "Network.requestWillBeSent" => !url.starts_with(&self.origin) && !url.starts_with("data:"),
+                _ => false,
+            };
+            wrong.then(|| event.to_string())
+        };
+        self.chromium.heard(&self.session).iter().filter_map(complaint).collect()
+    }
+
+    /// Fails the test if there was any.
+    #[track_caller]
+    pub(crate) fn is_quiet(&self) {
+        let complaints = self.complaints();
+        assert!(complaints.is_empty(), "{complaints:#?}");
+    }
+}
