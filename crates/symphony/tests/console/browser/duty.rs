@@ -87,7 +87,7 @@ async fn a_paused_rail_stops(tab: &Tab<'_>) {
 /// What nobody knows is first found out, and then tried again.
 async fn a_dead_letter_is_resolved_and_redriven(tab: &Tab<'_>, stage: &Stage) {
     after_an_unknown_outcome(tab, "STOP").await;
-    stage.faults(r#"{"cut_after": "0.5"}"#).await;
+    stage.faults(r#"{"cut_after": "0.5", "inquiry_down": "1"}"#).await;
     tab.goto("/dead-letters").await;
     let letter = "#unknown tbody a[href^=\"/outboxes/\"]";
     tab.until("there is a letter", &format!("document.querySelector({letter:?}) !== null")).await;

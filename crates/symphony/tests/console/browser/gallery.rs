@@ -76,7 +76,7 @@ async fn furnish(stage: &Stage) {
         r#"{"policy": {"on_unknown": "STOP"}, "actor": "ana", "reason": "the bank cannot be asked today"}"#;
     let headers = [("content-type", "application/json")];
     http::ask(stage.dashboard, "POST", "/api/v1/rails/sepa/policy", &headers, policy).await.is(200);
-    stage.faults(r#"{"cut_after": "0.3", "refuse": "0.1"}"#).await;
+    stage.faults(r#"{"cut_after": "0.3", "refuse": "0.1", "inquiry_down": "0.5"}"#).await;
     let both = async || {
         let overview = http::ask(stage.dashboard, "GET", "/api/v1/overview", &[], "").await.is(200).json();
         let dead = &overview["dead_letters"];
