@@ -120,7 +120,7 @@ fn refusal(status: &str, why: &str) -> Value {
 /// What stands in a path under this name.
 fn name_in_path(name: &str) -> Value {
     match name {
-        "outbox_id" => json!({ "type": "string", "format": "uuid" }),
+        "outbox_id" | "entry_id" => json!({ "type": "string", "format": "uuid" }),
         "event_id" => json!({ "type": "integer", "format": "int64", "minimum": i64::MIN, "maximum": i64::MAX }),
         _ => json!({ "type": "string", "minLength": 1, "maxLength": NAME, "pattern": NO_NUL }),
     }

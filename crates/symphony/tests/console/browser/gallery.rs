@@ -58,7 +58,10 @@ async fn pages(tab: &Tab<'_>) -> BTreeMap<String, String> {
     let mut known = BTreeMap::from([(kind("/"), "/".to_owned())]);
     let mut ahead = VecDeque::from(["/".to_owned()]);
     while let Some(path) = ahead.pop_front() {
-        tab.goto(&path).await;
+        if !tab.visit(&path).await {
+            known.remove(&kind(&path));
+            continue;
+        }
         for link in tab.eval(LINKS).await.as_array().unwrap().iter().filter_map(Value::as_str) {
             let link = link.split(['?', '#']).next().unwrap_or_default();
             if link.starts_with('/') && !known.contains_key(&kind(link)) {
@@ -77,11 +80,12 @@ async fn furnish(stage: &Stage) {
     let headers = [("content-type", "application/json")];
     http::ask(stage.dashboard, "POST", "/api/v1/rails/sepa/policy", &headers, policy).await.is(200);
     stage.faults(r#"{"cut_after": "0.3", "refuse": "0.1", "inquiry_down": "0.5"}"#).await;
-    let both = async || {
-        let overview = http::ask(stage.dashboard, "GET", "/api/v1/overview", &[], "").await.is(200).json();
-        let dead = &overview["dead_letters"];
-        dead["unknown"].as_i64() > Some(1) && dead["known"].as_i64() > Some(1)
+    let letters = async |unknown: bool| {
+        let path = format!("/api/v1/dead-letters?outcome_unknown={unknown}&limit=2");
+        let page = http::ask(stage.dashboard, "GET", &path, &[], "").await.is(200).json();
+        page["items"].as_array().is_some_and(|items| items.len() == 2)
     };
+    let both = async || letters(true).await && letters(false).await;
     wait::until("there are dead letters of both kinds", BOUND, both).await.unwrap();
 }
 

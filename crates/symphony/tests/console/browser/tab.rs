@@ -73,9 +73,18 @@ impl<'a> Tab<'a> {
 
     /// Goes to a page of the site.
     pub(crate) async fn goto(&self, path: &str) {
+        assert!(self.visit(path).await, "{path} is a file to keep, and no page");
+    }
+
+    /// The same, where it is a page; whether it is one, and not a file to keep.
+    pub(crate) async fn visit(&self, path: &str) -> bool {
         let gone = self.call("Page.navigate", json!({ "url": format!("{}{path}", self.origin) })).await;
+        if gone["isDownload"] == true {
+            return false;
+        }
         assert!(gone.get("errorText").is_none(), "{path}: {gone}");
         self.until(&format!("{path} is there"), "document.readyState === 'complete'").await;
+        true
     }
 
     /// What an expression comes to on the page; nothing where the page is just going away.
