@@ -20,8 +20,8 @@
 mod acting;
 mod browser;
 mod crowding;
-mod exporting;
 mod describing;
+mod exporting;
 mod http;
 mod live;
 mod office;
