@@ -19,10 +19,10 @@ begin
   perform check_range('the number of outboxes', coalesce(cardinality(p_outbox_ids), 0), 1, 1000);
 
   return query
-    select p.outbox_id, p.traceparent
+    select p.outbox_id, p.traceparent::text
     from unnest(p_outbox_ids) as g (outbox_id)
     cross join lateral (
-      select p.outbox_id, p.traceparent
+      select p.outbox_id, p.traceparent::text
       from payment_outbox_pending p
       where p.outbox_id = g.outbox_id
         and p.traceparent is not null

@@ -36,14 +36,14 @@ async fn outcomes_that_come_while_a_completion_is_under_way_are_gathered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn outcomes_that_come_together_are_recorded_together_a_hundred_at_most() {
+async fn outcomes_that_come_together_are_recorded_together_five_hundred_at_most() {
     let sim = Sim::new();
     sim.manner("wire", Manner { takes: 100 * MS, ..PROMPT });
-    sim.enqueue_many("wire", 150);
-    let work = start(&sim, Settings { slots: 150, batch: 150, ..quiet() });
+    sim.enqueue_many("wire", 750);
+    let work = start(&sim, Settings { slots: 750, batch: 750, ..quiet() });
     pass(S).await;
-    assert_eq!(sizes(&sim).iter().map(|(_, size)| size).sum::<usize>(), 150);
-    assert!(sizes(&sim).len() <= 3 && sizes(&sim).iter().all(|(_, size)| *size <= 100), "{:?}", sizes(&sim));
+    assert_eq!(sizes(&sim).iter().map(|(_, size)| size).sum::<usize>(), 750);
+    assert!(sizes(&sim).len() <= 3 && sizes(&sim).iter().all(|(_, size)| *size <= 500), "{:?}", sizes(&sim));
     assert!(sizes(&sim).iter().all(|(at, _)| *at <= 105), "{:?}", sizes(&sim));
     work.end().await;
 }

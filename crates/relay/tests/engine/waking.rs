@@ -159,7 +159,7 @@ async fn sparse_work_costs_one_claim_a_row_and_leaves_the_bell_armed() {
 #[tokio::test(start_paused = true)]
 async fn under_load_the_bell_is_disarmed_and_armed_again_when_it_is_over() {
     let sim = Sim::new();
-    let work = start_with_bell(&sim, quiet());
+    let work = start_with_bell(&sim, symphony_relay::Settings { slots: 64, batch: 100, ..quiet() });
     pass(S).await;
     sim.enqueue_many("wire", 500);
     pass(MS).await;

@@ -22,6 +22,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
+/// As many as the program gives to events by default.
+const SLOTS: usize = 64;
+
 /// Remembers what it was given, and answers to order.
 #[derive(Default)]
 pub(crate) struct Memory {
@@ -149,7 +152,7 @@ impl Stage {
         let lane = EventLane::new(Arc::clone(&self.target), "test".into(), publishing);
         let ringer = Ringer::new(Arc::clone(&self.target), Channel::EVENT);
         let (stop, signal) = Stop::new();
-        let engine = Engine::new(Arc::new(lane), Settings::default()).unwrap();
+        let engine = Engine::new(Arc::new(lane), Settings { slots: SLOTS, ..Settings::default() }).unwrap();
         Work { stop, task: tokio::spawn(engine.run(Some(ringer), signal)) }
     }
 
