@@ -24,10 +24,19 @@ async function refresh() {
   }
 }
 
-if (document.querySelector("nav")) {
-  const source = new EventSource("/live");
+// A browser keeps pages that were left, and has six connections to a site: one that nobody sees must not hold one.
+let source = null;
+function listen() {
+  if (source) return;
+  source = new EventSource("/live");
   source.addEventListener("changed", refresh);
   source.addEventListener("open", () => say("Live."));
   source.addEventListener("error", () => say("Not live: connecting again."));
+}
+
+if (document.querySelector("nav")) {
+  listen();
+  addEventListener("pagehide", () => { source?.close(); source = null; });
+  addEventListener("pageshow", listen);
   document.addEventListener("visibilitychange", refresh);
 }

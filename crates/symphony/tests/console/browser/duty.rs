@@ -4,11 +4,11 @@ use super::chromium::Chromium;
 use super::stage::Stage;
 use super::tab::Tab;
 
-/// A number in the line of the rail sepa on the overview.
+/// A number in a line of the rail sepa on the overview.
 fn of_sepa(label: &str) -> String {
     format!(
-        "Number([...document.querySelectorAll('#overview tr')].find(row => row.querySelector('th')?.innerText.includes('sepa'))\
-         .querySelector('td[data-label=\"{label}\"]').innerText.replace(/[^0-9]/g, ''))"
+        "Number([...document.querySelectorAll('#overview td[data-label=\"{label}\"]')]\
+         .find(cell => cell.closest('tr').querySelector('th').innerText.includes('sepa')).innerText.replace(/[^0-9]/g, ''))"
     )
 }
 

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use symphony_proof::kit::wait::{self, BOUND};
@@ -101,7 +102,10 @@ async fn every_page_is_in_order_on_every_screen_by_day_and_by_night() {
         assert!(pages.contains_key(expected), "{expected} is not among {pages:?}");
     }
     for (name, path) in &pages {
+        let began = Instant::now();
         tab.goto(path).await;
+        // A browser gives a site six connections, and takes one back from a page that was left after a minute.
+        assert!(began.elapsed() < Duration::from_secs(30), "{name} waits for connections of pages that were left");
         for (screen, dark) in [Screen::Desk, Screen::Phone].into_iter().flat_map(|one| [(one, false), (one, true)])
         {
             tab.look(screen, dark).await;
