@@ -47,7 +47,8 @@ async fn stopped_while_it_claims(course: &Course, step: &str) -> Relayer {
     let victim = course.relayer_with(&orders).await;
     claim.wait_fired(1, BOUND).await.unwrap();
     victim.program.term();
-    victim.says("stopping").await;
+    // Not the program's own line: the lane must know of it before the claim comes back.
+    victim.says(r#""held":0"#).await;
     claim.release();
     victim.program.exit(BOUND).await.unwrap();
     victim
