@@ -1,4 +1,4 @@
-//! A claim stays cheap in a crowd: its plans, and the pages it reads, on tables that were never analysed.
+//! A claim stays cheap in a crowd: its plans, and the pages it reads, on tables that were never analysed; and so does a completion.
 //!
 //! Pages are counted rather than milliseconds, because their number is the same on every machine.
 #![expect(clippy::unwrap_used, reason = "a test that cannot ask the database has failed")]
@@ -179,4 +179,25 @@ async fn a_claim_steps_over_rows_that_died_while_an_old_snapshot_was_held() {
     holder.batch_execute("commit").await.unwrap();
 
     cost.assert_like(&alone("plain").await, "behind 50,000 dead rows");
+}
+
+#[tokio::test]
+async fn a_completion_finds_its_row_by_the_key_though_its_plan_was_made_for_a_table_of_one() {
+    let (_database, client) = database().await;
+    let complete = async || {
+        crowd::due(&client, "plain", 1).await.unwrap();
+        let sql = "select c.state::text
+                   from symphony.claim_outbox_batch(1, 'planner', 60) l,
+                        symphony.complete_outbox_batch(array[l.outbox_id], array[l.lease_token], 'planner', '{DISPATCHED}') c";
+        assert_eq!(client.query_one(sql, &[]).await.unwrap().get::<_, String>(0), "DISPATCHED");
+    };
+    crowd::due(&client, "plain", 1).await.unwrap();
+    client.batch_execute("vacuum analyze symphony.payment_outbox_pending").await.unwrap();
+    complete().await;
+    crowd::scheduled(&client, "plain", 50_000).await.unwrap();
+    client.batch_execute("begin").await.unwrap();
+    complete().await;
+    let walked = "select pg_stat_get_xact_tuples_returned('symphony.payment_outbox_pending_pkey'::regclass)";
+    let walked: i64 = client.query_one(walked, &[]).await.unwrap().get(0);
+    assert!(walked <= 10, "{walked} entries of the key were read for one row");
 }

@@ -45,8 +45,9 @@ declare
   v_place     uuid;
 begin
   perform check_range('p_limit', p_limit, 1, 200);
-  if p_status is not null and p_status not in ('PENDING', 'PROCESSING', 'PUBLISHED', 'FAILED', 'DLQ') then
-    raise exception 'p_status must be PENDING, PROCESSING, PUBLISHED, FAILED or DLQ, not %', p_status using errcode = 'P7005';
+  if p_status <> all (enum_range(null::metadata_status)::text[]) then
+    raise exception 'p_status must be one of %, not %', array_to_string(enum_range(null::metadata_status), ', '), left(p_status, 40)
+      using errcode = 'P7005';
   end if;
 
   if v_of_entity then

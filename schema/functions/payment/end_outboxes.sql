@@ -53,7 +53,8 @@ begin
       order by g.outbox_id, g.place
       offset 0
     ) g
-    where p.outbox_id = g.outbox_id
+    -- As an array of one: an equality would also let a plan made for a table of one row walk all of pending by its key.
+    where p.outbox_id = any (array[g.outbox_id])
       and p.lease_token = g.lease_token
       and p.claimed_by = p_worker_id
       and p.lease_expires_at > now()
