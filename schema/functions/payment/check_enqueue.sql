@@ -1,6 +1,7 @@
 -- Refuses instructions that may not be enqueued, naming the first of them and what is wrong with it.
 --
--- The first test is the whole rule; the rest only finds the words for a refusal. The arrays have the same length.
+-- What may be enqueued is said by the types of the columns and by the rails that are registered: a call that they have refused comes here for
+-- the words, and so does one that met a key which is known. The first test finds the place, the rest the words. The arrays have the same length.
 -- Locks: nothing. Raises: P7005, P7006. For: the enqueue functions.
 create or replace function symphony.check_enqueue(
   p_instruction_ids  text[],

@@ -31,6 +31,7 @@ create or replace function symphony.end_outboxes(
   set enable_mergejoin = off
 as $$
 declare
+  v_attempt_ids  constant uuid[] := uuidv7s(cardinality(p_outbox_ids));
   v_ordered      text[];
   v_capped       text[];
   -- What ended on ordered rails, in parallel.
@@ -47,9 +48,9 @@ begin
     delete from payment_outbox_pending p
     using (
       select *
-      from unnest(p_outbox_ids, p_lease_tokens, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms)
-        with ordinality
-        as g (outbox_id, lease_token, state, rail_reference, rail_code, error_code, error_message, latency_ms, place)
+      from unnest(p_outbox_ids, p_lease_tokens, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms,
+                  v_attempt_ids) with ordinality
+        as g (outbox_id, lease_token, state, rail_reference, rail_code, error_code, error_message, latency_ms, attempt_id, place)
       order by g.outbox_id, g.place
       offset 0
     ) g
@@ -59,7 +60,8 @@ begin
       and p.claimed_by = p_worker_id
       and p.lease_expires_at > now()
     returning g.place, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
-              p.claimed_at, p.created_at, g.state, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms
+              p.claimed_at, p.created_at, g.state, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms,
+              g.attempt_id
   ),
   numbered as materialized (
     select g.*,
@@ -75,7 +77,7 @@ begin
     insert into payment_outbox_attempts
       (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no,
        state, claimed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at)
-    select uuidv7(), n.outbox_id, n.instruction_id, n.participant_id, n.sequence_id, n.idempotency_key, n.rail_type, n.payload, n.attempt_no,
+    select n.attempt_id, n.outbox_id, n.instruction_id, n.participant_id, n.sequence_id, n.idempotency_key, n.rail_type, n.payload, n.attempt_no,
            n.state, n.claimed_at, n.rail_reference, n.rail_code, n.error_code,
            case when n.error_message is not null then clean_error_text(n.error_message) end,
            n.latency_ms, p_worker_id, n.created_at

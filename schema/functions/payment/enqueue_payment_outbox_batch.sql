@@ -1,7 +1,8 @@
 -- Enqueues many instructions in the caller's transaction: all of them, or none and an error that says why.
 --
 -- Returns a row for each, in the order given. A key that is known already, from before or from further
--- up in the same call, is a replay and makes nothing new. The rules are those of enqueue_payment_outbox.
+-- up in the same call, is a replay and makes nothing new. The rules are those of enqueue_payment_outbox: what may stand in a row is said by
+-- the types of its columns, and where they refuse, check_enqueue has the words.
 -- Locks: the key of each instruction, then the row of each participant, each kind in one order for
 -- everyone, so that two batches never wait for each other in a circle. Each key is an entry in the
 -- server's lock table, which everybody shares (max_locks_per_transaction × max_connections, some 8,000 at
@@ -25,6 +26,7 @@ as $$
 #variable_conflict use_column
 declare
   v_count        constant int := coalesce(cardinality(p_instruction_ids), 0);
+  v_new_ids      uuid[];
   -- How many different keys there are, and whether any is known or stands twice.
   v_keys         int;
   v_known        boolean;
@@ -48,8 +50,7 @@ begin
     raise exception 'the five arrays must have one dimension that begins at 1' using errcode = 'P7005';
   end if;
 
-  perform check_enqueue(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads);
-
+  v_new_ids := uuidv7s(v_count);
   perform pg_advisory_xact_lock(k.key_lock)
   from (
     select distinct outbox_key_lock(g.instruction_id, g.idempotency_key) as key_lock
@@ -76,6 +77,7 @@ begin
           and a.idempotency_key = g.idempotency_key
         limit 1));
     if v_known then
+      perform check_enqueue(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads);
       select array_agg(k.outbox_id order by g.place),
              array_agg(k.sequence_id order by g.place),
              array_agg(k.created_at order by g.place),
@@ -116,14 +118,14 @@ begin
       with given as (
         select *
         from unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads,
-                    v_outbox_ids, v_sequence_ids, v_created_ats, v_first_places) with ordinality
+                    v_new_ids, v_outbox_ids, v_sequence_ids, v_created_ats, v_first_places) with ordinality
           as g (instruction_id, participant_id, idempotency_key, rail_type, payload,
-                known_outbox_id, known_sequence_id, known_created_at, first_place, place)
+                new_id, known_outbox_id, known_sequence_id, known_created_at, first_place, place)
       ),
       fresh as materialized (
-        select s.*, uuidv7() as outbox_id, bump_participant_outbox_seq(s.participant_id) as sequence_id
+        select s.*, bump_participant_outbox_seq(s.participant_id) as sequence_id
         from (
-          select g.place, g.instruction_id, g.participant_id, g.idempotency_key, g.rail_type, g.payload
+          select g.place, g.new_id as outbox_id, g.instruction_id, g.participant_id, g.idempotency_key, g.rail_type, g.payload
           from given g
           where g.known_outbox_id is null
             and g.place = coalesce(g.first_place, g.place)
@@ -133,8 +135,10 @@ begin
       inserted as (
         insert into payment_outbox_pending
           (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, traceparent)
-        select f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key, f.rail_type, f.payload,
-               (select caller_traceparent())
+        select f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key,
+               -- Null, which the column refuses, where the rail is not registered.
+               case when f.rail_type = any (array(select r.rail_type from payment_rails r)) then f.rail_type end,
+               f.payload, (select caller_traceparent())
         from fresh f
       )
       select array_agg(coalesce(g.known_outbox_id, f.outbox_id) order by g.place),
@@ -145,17 +149,21 @@ begin
       from given g
       left join fresh f on f.place = coalesce(g.first_place, g.place);
       exit;
-    exception when unique_violation then
-      get stacked diagnostics v_constraint = constraint_name;
-      if v_constraint <> 'payment_outbox_pending_key_is_unique' then
+    exception
+      when unique_violation then
+        get stacked diagnostics v_constraint = constraint_name;
+        if v_constraint <> 'payment_outbox_pending_key_is_unique' then
+          raise;
+        end if;
+        -- A writer that holds no lock got in between: look again, and find it.
+        if v_look = 2 then
+          raise exception 'one of these instructions was enqueued by another transaction meanwhile'
+            using errcode = '40001',
+                  hint = 'Run the whole transaction again.';
+        end if;
+      when check_violation or not_null_violation then
+        perform check_enqueue(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads);
         raise;
-      end if;
-      -- A writer that holds no lock got in between: look again, and find it.
-      if v_look = 2 then
-        raise exception 'one of these instructions was enqueued by another transaction meanwhile'
-          using errcode = '40001',
-                hint = 'Run the whole transaction again.';
-      end if;
     end;
   end loop;
 

@@ -8,9 +8,10 @@ comment on type symphony.outbox_attempt_state is
 -- A domain rather than a CHECK of the hot table: those run again at every update of a row, lease or not,
 -- and this one would have to fetch a large payload from its TOAST table each time.
 create domain symphony.payload_object as jsonb
-  constraint payload_is_an_object check (jsonb_typeof(value) = 'object');
+  constraint payload_is_an_object check (jsonb_typeof(value) = 'object')
+  constraint payload_is_of_bounded_size check (pg_column_size(value) <= 262144);
 
-comment on domain symphony.payload_object is 'jsonb that is an object.';
+comment on domain symphony.payload_object is 'jsonb that is an object of at most 256 kB.';
 
 -- Domains for the same reason: a CHECK of the table is read, compiled and run anew by every statement that
 -- writes to it, one of a domain only where the value itself is written. Names are compared byte by byte: in indexes that is several times as fast as
@@ -118,15 +119,10 @@ create table symphony.payment_outbox_pending (
 );
 
 -- Due work in claim order. It is led by the rail, so that a paused rail, or one at its cap, can pile up
--- any number of rows without standing in the way of the others.
+-- any number of rows without standing in the way of the others. What claims have set aside on ordered rails stands apart,
+-- to be counted. An index with a predicate would cost each enqueue its compilation.
 create index payment_outbox_pending_claim_order
-  on symphony.payment_outbox_pending (rail_type, next_attempt_at, created_at)
-  where not parked;
-
--- What claims have set aside on ordered rails, to be counted.
-create index payment_outbox_pending_parked
-  on symphony.payment_outbox_pending (rail_type)
-  where parked;
+  on symphony.payment_outbox_pending (rail_type, parked, next_attempt_at, created_at);
 
 -- Who is before whom, for ordered rails.
 create index payment_outbox_pending_stream_order
@@ -155,8 +151,8 @@ comment on column symphony.payment_outbox_pending.lease_expires_at is 'When the 
 comment on column symphony.payment_outbox_pending.redrive_of is 'The terminal failure that this row tries again.';
 comment on column symphony.payment_outbox_pending.traceparent is 'W3C trace context of the caller, from the setting symphony.traceparent.';
 comment on column symphony.payment_outbox_pending.parked is 'Taken out of the claim order because an earlier sibling on an ordered rail is still pending.';
-comment on index symphony.payment_outbox_pending_claim_order is 'Due rows of a rail in the order in which they are claimed.';
-comment on index symphony.payment_outbox_pending_parked is 'Rows of a rail that wait behind an earlier sibling.';
+comment on index symphony.payment_outbox_pending_claim_order is
+  'Due rows of a rail in the order in which they are claimed, and apart from them those that wait behind an earlier sibling.';
 comment on index symphony.payment_outbox_pending_stream_order is 'Rows of one participant on one rail in sequence.';
 comment on index symphony.payment_outbox_pending_by_key is 'Finds what is pending under an idempotency key, whichever its instruction.';
 

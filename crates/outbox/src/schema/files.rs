@@ -75,6 +75,7 @@ pub(super) const CORE: Lot = Lot {
         "functions/core/refuse_change.sql",
         "functions/core/uuidv7.sql",
         "functions/core/uuidv7_floor.sql",
+        "functions/core/uuidv7s.sql",
         "functions/core/wakeup_lock.sql",
         "functions/core/wake_sleepers.sql",
         "functions/core/wake_on_insert.sql",

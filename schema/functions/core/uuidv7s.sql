@@ -1,0 +1,21 @@
+-- So many time-ordered UUIDs at once, for what one statement writes: they share the time of the call, and differ by 62 random bits.
+--
+-- A call of uuidv7 for each row would cost a tenth of what the row costs.
+-- Locks: nothing. For: the functions that write many rows.
+create or replace function symphony.uuidv7s(p_count int)
+  returns uuid[]
+  language plpgsql
+  volatile
+  set search_path = pg_catalog, symphony, pg_temp
+as $$
+declare
+  -- Up to the variant, with which the random half begins.
+  v_head constant text := left(uuidv7()::text, 19);
+begin
+  return array(
+    select (v_head || substr(gen_random_uuid()::text, 20))::uuid
+    from generate_series(1, p_count));
+end
+$$;
+
+comment on function symphony.uuidv7s(int) is 'So many time-ordered UUIDs of one moment.';
