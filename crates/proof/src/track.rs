@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use symphony_outbox::schema::Lane;
 use tokio_postgres::types::Type;
-use tokio_postgres::{Error, GenericClient};
+use tokio_postgres::{Client, Error, GenericClient};
 
 /// How the rails, aggregate types and entity types of a benchmark begin.
 pub const MARK: &str = "BENCH";
@@ -97,6 +97,14 @@ pub async fn rows(superuser: &impl GenericClient, lane: Lane, name: &str) -> Res
     let row = superuser.query_typed_one(question, &[(&name, Type::TEXT)]).await?;
     let count = |column| row.try_get::<_, i64>(column).map(i64::unsigned_abs);
     Ok(Rows { open: count("open")?, ended: count("ended")? })
+}
+
+/// Begins a transaction in this session that sees the database as it is now, and has a number of its own.
+///
+/// # Errors
+/// What the database said.
+pub async fn hold_snapshot(client: &Client) -> Result<(), Error> {
+    client.batch_execute("begin isolation level repeatable read; select pg_current_xact_id()").await
 }
 
 /// How many other sessions are in this database.

@@ -11,7 +11,7 @@ pub trait Meter: Send + Sync + 'static {
     /// A claim is sent, and why.
     fn wakeup(&self, _cause: Cause) {}
     /// A claim came back with so many rows.
-    fn claim(&self, _size: Catch, _rows: usize) {}
+    fn claim(&self, _size: Catch, _rows: usize, _took: Duration) {}
     /// A dispatch began.
     fn dispatch_started(&self, _route: &str) {}
     /// A dispatch came to its end by itself.

@@ -135,7 +135,7 @@ impl<L: Lane> Shift<L> {
             rows if rows >= rooms.total() => Catch::Full,
             _ => Catch::Partial,
         };
-        self.meter.claim(size, rows);
+        self.meter.claim(size, rows, now.saturating_duration_since(sent));
         self.wake.claimed(rooms.total(), started, now);
     }
 

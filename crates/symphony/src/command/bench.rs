@@ -104,6 +104,9 @@ pub(crate) struct Arguments {
     /// So many participants, aggregates or entities in turn
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     participants: u64,
+    /// Leave a transaction open during a mixed run, so that the server can clean nothing away
+    #[arg(long)]
+    hold_snapshot: bool,
     /// Measure so often
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,

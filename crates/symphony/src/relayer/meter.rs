@@ -65,6 +65,7 @@ pub(crate) struct Counts {
     notify_wakeups: Family<Lane, Count>,
     claim_batches: Family<Claim, Count>,
     claimed: Family<Lane, Count>,
+    claim_latency: Family<Lane, Histogram, fn() -> Histogram>,
     attempts: Family<Attempt, Count>,
     retries: Family<Route, Count>,
     abandoned: Family<Route, Count>,
@@ -110,6 +111,12 @@ impl Counts {
                 Family::default(),
             ),
             claimed: of(r, "claimed", "Rows that claims brought", Family::default()),
+            claim_latency: of(
+                r,
+                "claim_latency_seconds",
+                "How long claims took",
+                Family::new_with_constructor(histogram as fn() -> Histogram),
+            ),
             attempts: of(r, "attempts", "Attempts that were recorded, by state", Family::default()),
             retries: of(r, "retries_scheduled", "Attempts after which the row is tried again", Family::default()),
             abandoned: of(r, "dispatch_abandoned", "Dispatches that were cut off", Family::default()),
@@ -218,7 +225,7 @@ impl Meter for LaneMeter {
         }
     }
 
-    fn claim(&self, catch: Catch, rows: usize) {
+    fn claim(&self, catch: Catch, rows: usize, took: Duration) {
         self.answered();
         let size = match catch {
             Catch::Full => Size::full,
@@ -227,6 +234,7 @@ impl Meter for LaneMeter {
         };
         self.counts.claim_batches.get_or_create(&Claim { lane: self.lane, size }).inc();
         self.counts.claimed.get_or_create(&self.lane()).inc_by(many(rows));
+        self.counts.claim_latency.get_or_create(&self.lane()).observe(took.as_secs_f64());
     }
 
     fn dispatch_finished(&self, route: &str, latency: Duration, _verdict: Verdict) {

@@ -21,6 +21,17 @@ const TICK: Duration = Duration::from_millis(10);
 pub(super) struct Fleet {
     relayers: Vec<Program>,
     folder: TempDir,
+    notes: Notes,
+}
+
+/// What the relayers write down besides how far they are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Notes {
+    Nothing,
+    /// When each was dispatched.
+    Dispatches,
+    /// How long claims took.
+    Claims,
 }
 
 /// What they did, all together.
@@ -31,11 +42,13 @@ pub(super) struct Work {
     pub(super) cpu_seconds: f64,
     /// When each was dispatched first, where that was written down.
     pub(super) times: HashMap<String, u64>,
+    /// When claims were answered and how long they took, where that was written down.
+    pub(super) claims: Vec<(u64, Duration)>,
 }
 
 impl Fleet {
-    /// Starts as many as planned; where each dispatch is timed, they write down when it was.
-    pub(super) fn start(course: &Course, plan: &Plan, timed: bool) -> Result<Self, Failure> {
+    /// Starts as many as planned.
+    pub(super) fn start(course: &Course, plan: &Plan, notes: Notes) -> Result<Self, Failure> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::because("this program does not find itself, to start it again", error))?;
         let folder = TempDir::with_prefix("symphony-bench-")
@@ -51,14 +64,16 @@ impl Fleet {
                     launch = launch.args([option, &value.to_string()]);
                 }
             }
-            if timed {
-                launch = launch.args([Path::new("--times"), &file(&folder, number)]);
-            }
+            launch = match notes {
+                Notes::Nothing => launch,
+                Notes::Dispatches => launch.args([Path::new("--times"), &file(&folder, number)]),
+                Notes::Claims => launch.args([Path::new("--claims"), &file(&folder, number)]),
+            };
             // Not as an argument, which others can read in the list of processes.
             let launch = launch.env("DATABASE_URL", course.target().url());
             relayers.push(launch.start().map_err(|error| Failure::because("a relayer did not start", error))?);
         }
-        Ok(Self { relayers, folder })
+        Ok(Self { relayers, folder, notes })
     }
 
     /// Waits until all of them would hear of what is committed.
@@ -127,10 +142,15 @@ impl Fleet {
                 (first, last) = (first.min(said.first), last.max(said.last));
             }
             work.cpu_seconds += said.cpu_seconds;
-            let times = fs::read_to_string(file(&self.folder, number)).unwrap_or_default();
-            for (time, name) in times.lines().filter_map(|line| line.split_once(' ')) {
+            let written = fs::read_to_string(file(&self.folder, number)).unwrap_or_default();
+            for (time, note) in written.lines().filter_map(|line| line.split_once(' ')) {
                 let time = time.parse().unwrap_or(u64::MAX);
-                work.times.entry(name.to_owned()).and_modify(|first| *first = time.min(*first)).or_insert(time);
+                if self.notes == Notes::Claims {
+                    work.claims.push((time, Duration::from_nanos(note.parse().unwrap_or(u64::MAX))));
+                } else {
+                    let first = work.times.entry(note.to_owned()).or_insert(time);
+                    *first = time.min(*first);
+                }
             }
         }
         work.length = Duration::from_nanos(last.saturating_sub(first));

@@ -26,6 +26,12 @@ pub(super) fn name(lane: Lane, ordered: bool) -> String {
     if lane == Lane::Payment && ordered { format!("{MARK}_ORDERED") } else { MARK.to_owned() }
 }
 
+/// A session that sends, with the calls of its lane prepared where the lane has such.
+pub(super) struct Sender {
+    client: Client,
+    calls: Option<producer::Prepared>,
+}
+
 /// What is sent in one measurement.
 pub(super) struct Goods {
     lane: Lane,
@@ -44,6 +50,12 @@ impl Goods {
         Self { lane, name: name(lane, ordered), series, participants, payload, sent: AtomicU64::new(0) }
     }
 
+    /// A session of this kind, ready to send these.
+    pub(super) async fn sender(&self, client: Client) -> Result<Sender, Failure> {
+        let calls = if self.lane == Lane::Payment { Some(producer::Prepared::on(&client).await?) } else { None };
+        Ok(Sender { client, calls })
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -54,34 +66,41 @@ impl Goods {
     }
 
     /// Sends the next in a transaction of its own. Says by which name a relayer knows it.
-    pub(super) async fn send(&self, client: &Client) -> Result<String, Failure> {
+    pub(super) async fn send(&self, sender: &Sender) -> Result<String, Failure> {
         let number = self.sent.fetch_add(1, Ordering::Relaxed);
-        self.send_one(client, number, number % self.participants).await
+        self.send_one(&sender.client, sender.calls.as_ref(), number, number % self.participants).await
     }
 
     /// Sends the next so many in one transaction, for participants whom no other sender has.
     pub(super) async fn send_many(
         &self,
-        client: &mut Client,
+        sender: &mut Sender,
         count: u64,
-        sender: (u64, u64),
+        place: (u64, u64),
     ) -> Result<(), Failure> {
         let first = self.sent.fetch_add(count, Ordering::Relaxed);
         let numbers = first..first + count;
-        if self.lane == Lane::Payment && usize::try_from(count).is_ok_and(|count| count <= TOGETHER) {
-            return self.enqueue_together(client, numbers, sender).await;
+        let Sender { client, calls } = sender;
+        match calls {
+            Some(calls) if usize::try_from(count).is_ok_and(|count| count <= TOGETHER) => {
+                return self.enqueue_together(client, calls, numbers, place).await;
+            }
+            _ => {}
         }
         let transaction = client.transaction().await?;
-        if self.lane == Lane::Payment {
+        if let Some(calls) = calls {
             let step = u64::try_from(TOGETHER).unwrap_or(1);
             for begin in numbers.clone().step_by(TOGETHER) {
-                self.enqueue_together(&transaction, begin..(begin + step).min(numbers.end), sender).await?;
+                let some = begin..(begin + step).min(numbers.end);
+                self.enqueue_together(&transaction, calls, some, place).await?;
             }
         } else {
             // There is no call for many: they are sent without waiting for each answer.
             let transaction = &transaction;
-            try_join_all(numbers.map(|number| self.send_one(transaction, number, self.share(number, sender))))
-                .await?;
+            try_join_all(
+                numbers.map(|number| self.send_one(transaction, None, number, self.share(number, place))),
+            )
+            .await?;
         }
         Ok(transaction.commit().await?)
     }
@@ -89,12 +108,13 @@ impl Goods {
     async fn enqueue_together(
         &self,
         client: &impl GenericClient,
+        calls: &producer::Prepared,
         numbers: Range<u64>,
-        sender: (u64, u64),
+        place: (u64, u64),
     ) -> Result<(), Failure> {
         let instructions: Vec<_> =
-            numbers.map(|number| self.instruction(number, self.share(number, sender))).collect();
-        producer::enqueue_batch(client, &instructions).await?;
+            numbers.map(|number| self.instruction(number, self.share(number, place))).collect();
+        calls.enqueue_batch(client, &instructions).await?;
         Ok(())
     }
 
@@ -107,13 +127,17 @@ impl Goods {
     async fn send_one(
         &self,
         client: &impl GenericClient,
+        calls: Option<&producer::Prepared>,
         number: u64,
         participant: u64,
     ) -> Result<String, Failure> {
         match self.lane {
             Lane::Payment => {
                 let instruction = self.instruction(number, participant);
-                producer::enqueue(client, &instruction).await?;
+                match calls {
+                    Some(calls) => calls.enqueue(client, &instruction).await?,
+                    None => producer::enqueue(client, &instruction).await?,
+                };
                 Ok(instruction.instruction_id)
             }
             Lane::Event => {

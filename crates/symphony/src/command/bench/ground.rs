@@ -146,6 +146,13 @@ impl Course {
         Ok(Watch { course: self, server, own: own_seconds() })
     }
 
+    /// A session with an open transaction, which sees the database as it is now for as long as the session lives.
+    pub(super) async fn hold_snapshot(&self) -> Result<Client, Failure> {
+        let session = self.target.connect().await?;
+        track::hold_snapshot(&session).await?;
+        Ok(session)
+    }
+
     /// Whether the database goes with the measurement.
     pub(super) fn is_scratch(&self) -> bool {
         self.scratch.is_some()

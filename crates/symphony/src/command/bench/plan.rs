@@ -55,6 +55,8 @@ pub(super) struct Plan {
     pub(super) batch_size: Option<usize>,
     pub(super) payload_bytes: usize,
     pub(super) participants: u64,
+    /// Whether a transaction stays open all the while, before which nothing can be cleaned away.
+    pub(super) hold_snapshot: bool,
     /// The number of this round, where there are several.
     pub(super) round: Option<u32>,
 }

@@ -62,6 +62,9 @@ pub(crate) struct Arguments {
     /// Write what was dispatched when to this file at the end
     #[arg(long, value_name = "FILE")]
     times: Option<PathBuf>,
+    /// Write how long claims took to this file at the end
+    #[arg(long, value_name = "FILE")]
+    claims: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -69,7 +72,7 @@ impl Arguments {
         let mut interruption = Interruption::listen()?;
         let target = Arc::new(Target::parse(database.url()?)?);
         self.refuse_others(&target).await?;
-        let tape = Arc::new(Tape::new(self.times.is_some()));
+        let tape = Arc::new(Tape::new(self.times.is_some(), self.claims.is_some()));
         let (stop, signal) = Stop::new();
         let work = self.work(&target, &tape, signal)?;
         tokio::pin!(work);
@@ -89,8 +92,12 @@ impl Arguments {
                 _ = interruption.caught() => stop.signal(),
             }
         }
+        let cannot = |error| Failure::because("the times cannot be written", error);
         if let Some(file) = &self.times {
-            tape.write(file).map_err(|error| Failure::because("the times cannot be written", error))?;
+            tape.write_times(file).map_err(cannot)?;
+        }
+        if let Some(file) = &self.claims {
+            tape.write_claims(file).map_err(cannot)?;
         }
         say(&tape.last_sighting())?;
         Ok(Answer::Yes)

@@ -54,6 +54,18 @@ impl Share {
     }
 }
 
+/// A part of the time of a mixed run.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Stretch {
+    pub(super) until_seconds: f64,
+    pub(super) claims: u64,
+    pub(super) claim_p50_ms: f64,
+    pub(super) claim_p99_ms: f64,
+    /// Rows that were sent and not yet recorded at its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) backlog: Option<u64>,
+}
+
 /// One measurement. What makes no sense for its scenario is not there.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Measurement {
@@ -87,6 +99,11 @@ pub(super) struct Measurement {
     /// Rows that were sent and not yet recorded at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) backlog: Option<u64>,
+    /// How claims went as time went by.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) stretches: Vec<Stretch>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) hold_snapshot: bool,
     pub(super) relayers: usize,
     /// Where it is not that of `symphony run`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,6 +142,8 @@ impl Measurement {
             enqueued: None,
             enqueued_per_second: None,
             backlog: None,
+            stretches: Vec::new(),
+            hold_snapshot: plan.hold_snapshot,
             relayers: plan.relayers,
             slots: plan.slots,
             batch_size: plan.batch_size,
@@ -212,8 +231,14 @@ impl Measurement {
     /// What the table has no room for.
     fn more(&self) -> Option<String> {
         if let (Some(sent), Some(backlog)) = (self.enqueued_per_second, self.backlog) {
+            let claims: Vec<_> =
+                self.stretches.iter().map(|stretch| format!("{:.2}", stretch.claim_p99_ms)).collect();
+            let claims = match &claims[..] {
+                [] => String::new(),
+                claims => format!("; claims, p99 in ms of each tenth: {}", claims.join(" ")),
+            };
             return Some(format!(
-                "mixed, {}: {sent:.0} enqueued a second, {backlog} behind at the end\n",
+                "mixed, {}: {sent:.0} enqueued a second, {backlog} behind at the end{claims}\n",
                 self.lane
             ));
         }

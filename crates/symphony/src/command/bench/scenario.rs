@@ -7,7 +7,7 @@ mod latency;
 mod mixed;
 mod senders;
 
-use super::fleet::Fleet;
+use super::fleet::{Fleet, Notes};
 use super::goods::Goods;
 use super::ground::{Course, Ground};
 use super::plan::{Plan, Scenario};
@@ -45,7 +45,7 @@ pub(super) async fn measure(ground: &Ground, plan: &Plan) -> Result<Measurement,
 /// Carries away what is left, so that the next measurement begins as this one did.
 async fn clear(course: &Course, plan: &Plan, goods: &Goods) -> Result<(), Failure> {
     let open = course.rows(plan.lane, goods.name()).await?.open;
-    let fleet = Fleet::start(course, &Plan { relayers: plan.relayers.max(1), ..plan.clone() }, false)?;
+    let fleet = Fleet::start(course, &Plan { relayers: plan.relayers.max(1), ..plan.clone() }, Notes::Nothing)?;
     fleet.record(open, |_| {}).await?;
     fleet.stop().await.map(drop)
 }

@@ -23,6 +23,12 @@ impl Arguments {
             return Err(Failure::usage("metadata has no order to keep: a store goes by the version")
                 .hint("leave --ordered out, or give --lane payment or --lane event"));
         }
+        if self.hold_snapshot && !self.courses().iter().any(|(_, scenario, _)| *scenario == Scenario::Mixed) {
+            return Err(Failure::usage(
+                "--hold-snapshot is for a mixed run: no other lasts long enough to feel it",
+            )
+            .hint("symphony bench mixed --rate 1000 --for 10m --hold-snapshot"));
+        }
         let mut plans = Vec::new();
         for (lane, scenario, ordered) in self.courses() {
             for clients in self.clients(scenario) {
@@ -89,6 +95,7 @@ impl Arguments {
             batch_size: self.batch_size.map(size),
             payload_bytes: size(self.payload_bytes),
             participants: self.participants,
+            hold_snapshot: self.hold_snapshot && scenario == Scenario::Mixed,
             round: None,
         })
     }

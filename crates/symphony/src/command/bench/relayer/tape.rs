@@ -1,14 +1,14 @@
 //! What a relayer has done so far, and when.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 use symphony_proof::track::spending;
-use symphony_relay::metrics::Meter;
+use symphony_relay::metrics::{Catch, Meter};
 
 use super::super::clock;
 
@@ -41,19 +41,22 @@ pub(super) struct Tape {
     otherwise: AtomicU64,
     first: AtomicU64,
     last: AtomicU64,
-    /// Where each is wanted.
+    /// When each was dispatched, where that is wanted.
     times: Option<Mutex<Vec<(String, u64)>>>,
+    /// When each claim was answered and how long it took, where that is wanted.
+    claims: Option<Mutex<Vec<(u64, u64)>>>,
 }
 
 impl Tape {
-    pub(super) fn new(each: bool) -> Self {
+    pub(super) fn new(dispatches: bool, claims: bool) -> Self {
         Self {
             listening: AtomicBool::new(false),
             recorded: AtomicU64::new(0),
             otherwise: AtomicU64::new(0),
             first: AtomicU64::new(0),
             last: AtomicU64::new(0),
-            times: each.then(Mutex::default),
+            times: dispatches.then(Mutex::default),
+            claims: claims.then(Mutex::default),
         }
     }
 
@@ -84,19 +87,35 @@ impl Tape {
     }
 
     /// Writes a line for each dispatch: when, and what.
-    pub(super) fn write(&self, file: &Path) -> io::Result<()> {
-        let mut text = String::new();
-        if let Some(times) = &self.times {
-            for (name, time) in times.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-                // Writing to a String cannot fail.
-                let _ = writeln!(text, "{time} {name}");
-            }
-        }
-        fs::write(file, text)
+    pub(super) fn write_times(&self, file: &Path) -> io::Result<()> {
+        write(file, self.times.as_ref(), |(name, time)| format!("{time} {name}"))
+    }
+
+    /// Writes a line for each claim: when it was answered, and after how long.
+    pub(super) fn write_claims(&self, file: &Path) -> io::Result<()> {
+        write(file, self.claims.as_ref(), |(time, took)| format!("{time} {took}"))
     }
 }
 
+fn write<T>(file: &Path, notes: Option<&Mutex<Vec<T>>>, line: impl Fn(&T) -> String) -> io::Result<()> {
+    let mut text = String::new();
+    if let Some(notes) = notes {
+        for note in notes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            text.push_str(&line(note));
+            text.push('\n');
+        }
+    }
+    fs::write(file, text)
+}
+
 impl Meter for Tape {
+    fn claim(&self, _size: Catch, _rows: usize, took: Duration) {
+        if let Some(claims) = &self.claims {
+            let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+            claims.lock().unwrap_or_else(PoisonError::into_inner).push((clock::now(), took));
+        }
+    }
+
     fn dispatch_started(&self, _route: &str) {
         if self.first.load(Ordering::Relaxed) == 0 {
             self.first.store(clock::now(), Ordering::Relaxed);

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use tokio_postgres::Client;
 
+use super::super::goods::Sender;
 use super::super::scale::Times;
-use super::{Course, Failure, Fleet, Goods, Measurement, Plan};
+use super::{Course, Failure, Fleet, Goods, Measurement, Notes, Plan};
 
 pub(super) async fn run(course: &Course, plan: &Plan, goods: &Goods) -> Result<Measurement, Failure> {
-    let fleet = Fleet::start(course, plan, false)?;
+    let fleet = Fleet::start(course, plan, Notes::Nothing)?;
     fleet.listen().await?;
     let watch = course.watch().await?;
     let (length, times) = fill(course, plan, goods, |_| {}).await?;
@@ -27,16 +27,16 @@ pub(super) async fn fill(
     goods: &Goods,
     tell: impl Fn(u64),
 ) -> Result<(Duration, Times), Failure> {
-    let mut clients = Vec::new();
+    let mut senders = Vec::new();
     for _ in 0..plan.clients {
-        clients.push(course.target().connect().await?);
+        senders.push(goods.sender(course.target().connect().await?).await?);
     }
     let left = AtomicU64::new(plan.count.unwrap_or_default());
-    let senders = u64::try_from(clients.len()).unwrap_or(u64::MAX);
+    let all = u64::try_from(senders.len()).unwrap_or(u64::MAX);
     let began = Instant::now();
-    let work = (0..).zip(&mut clients).map(|(number, client)| {
+    let work = (0..).zip(&mut senders).map(|(number, sender)| {
         let (left, tell) = (&left, &tell);
-        one(client, goods, plan.batch, left, (number, senders), tell)
+        one(sender, goods, plan.batch, left, (number, all), tell)
     });
     let all = try_join_all(work).await?;
     let length = began.elapsed();
@@ -48,11 +48,11 @@ pub(super) async fn fill(
 }
 
 async fn one(
-    client: &mut Client,
+    sender: &mut Sender,
     goods: &Goods,
     batch: u64,
     left: &AtomicU64,
-    sender: (u64, u64),
+    place: (u64, u64),
     tell: &impl Fn(u64),
 ) -> Result<Times, Failure> {
     let mut times = Times::new()?;
@@ -62,7 +62,7 @@ async fn one(
             return Ok(times);
         };
         let called = Instant::now();
-        goods.send_many(client, before.min(batch), sender).await?;
+        goods.send_many(sender, before.min(batch), place).await?;
         times.note(called.elapsed());
         tell(goods.sent());
     }

@@ -1,10 +1,10 @@
 //! Single enqueues, each in a transaction of its own, by so many clients, while relayers listen.
 
 use super::senders::Senders;
-use super::{Course, Failure, Fleet, Goods, Measurement, Plan};
+use super::{Course, Failure, Fleet, Goods, Measurement, Notes, Plan};
 
 pub(super) async fn run(course: &Course, plan: &Plan, goods: &Goods) -> Result<Measurement, Failure> {
-    let fleet = Fleet::start(course, plan, false)?;
+    let fleet = Fleet::start(course, plan, Notes::Nothing)?;
     fleet.listen().await?;
     let senders = Senders::open(course, plan, goods).await?;
     let watch = course.watch().await?;

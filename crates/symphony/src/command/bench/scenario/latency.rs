@@ -6,7 +6,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::super::clock;
 use super::super::scale::Times;
-use super::{Course, Failure, Fleet, Goods, Measurement, Plan};
+use super::{Course, Failure, Fleet, Goods, Measurement, Notes, Plan};
 
 /// How much later than planned a call may be before it is counted from when it should have been: timers tick in milliseconds.
 const LATE: Duration = Duration::from_millis(2);
@@ -21,7 +21,7 @@ struct Call {
 }
 
 pub(super) async fn run(course: &Course, plan: &Plan, goods: &Goods) -> Result<Measurement, Failure> {
-    let fleet = Fleet::start(course, plan, true)?;
+    let fleet = Fleet::start(course, plan, Notes::Dispatches)?;
     fleet.listen().await?;
     let watch = course.watch().await?;
     let began = Instant::now();
@@ -48,7 +48,7 @@ pub(super) async fn run(course: &Course, plan: &Plan, goods: &Goods) -> Result<M
 }
 
 async fn send(course: &Course, plan: &Plan, goods: &Goods) -> Result<Vec<Call>, Failure> {
-    let client = course.target().connect().await?;
+    let sender = goods.sender(course.target().connect().await?).await?;
     let period = Duration::from_secs(1) / plan.rate.unwrap_or(1).max(1);
     let mut turns = tokio::time::interval(period);
     // Those that a slow call has held up are not left out: they were due, and waited.
@@ -60,7 +60,7 @@ async fn send(course: &Course, plan: &Plan, goods: &Goods) -> Result<Vec<Call>, 
         let late = due.elapsed();
         let late = if late > LATE { u64::try_from(late.as_nanos()).unwrap_or_default() } else { 0 };
         let called = clock::now().saturating_sub(late);
-        let name = goods.send(&client).await?;
+        let name = goods.send(&sender).await?;
         calls.push(Call { name, called, committed: clock::now() });
     }
     Ok(calls)

@@ -5,16 +5,15 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use tokio::time::MissedTickBehavior;
-use tokio_postgres::Client;
 
-use super::super::goods::Goods;
+use super::super::goods::{Goods, Sender};
 use super::super::ground::Course;
 use super::super::plan::Plan;
 use super::super::scale::Times;
 use crate::failure::Failure;
 
 /// Sessions that are ready to send.
-pub(super) struct Senders(Vec<Client>);
+pub(super) struct Senders(Vec<Sender>);
 
 /// What they did.
 pub(super) struct Sent {
@@ -28,15 +27,15 @@ impl Senders {
     /// Opens as many as planned, and lets each send once: the first call of a session is that in which the server reads the functions.
     pub(super) async fn open(course: &Course, plan: &Plan, goods: &Goods) -> Result<Self, Failure> {
         let open = async || {
-            let client = course.target().connect().await?;
-            goods.send(&client).await?;
-            Ok::<_, Failure>(client)
+            let sender = goods.sender(course.target().connect().await?).await?;
+            goods.send(&sender).await?;
+            Ok::<_, Failure>(sender)
         };
-        let mut clients = Vec::new();
+        let mut senders = Vec::new();
         for _ in 0..plan.clients {
-            clients.push(open().await?);
+            senders.push(open().await?);
         }
-        Ok(Self(clients))
+        Ok(Self(senders))
     }
 
     /// Lets all of them send, and ends their sessions.
@@ -46,7 +45,7 @@ impl Senders {
         let left = AtomicU64::new(plan.count.unwrap_or(u64::MAX));
         let clients = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         let pace = plan.rate.map(|rate| Duration::from_secs(1) * clients / rate.max(1));
-        let work = self.0.iter().map(|client| one(client, goods, end, &left, pace));
+        let work = self.0.iter().map(|sender| one(sender, goods, end, &left, pace));
         let all = try_join_all(work).await?;
         let length = began.elapsed();
         let mut times = Times::new()?;
@@ -58,7 +57,7 @@ impl Senders {
 }
 
 async fn one(
-    client: &Client,
+    sender: &Sender,
     goods: &Goods,
     end: Option<Instant>,
     left: &AtomicU64,
@@ -79,7 +78,7 @@ async fn one(
             return Ok(times);
         }
         let called = Instant::now();
-        goods.send(client).await?;
+        goods.send(sender).await?;
         times.note(called.elapsed());
     }
 }
