@@ -1,0 +1,171 @@
+//! What the calls cost as the work grows: with more waiting, a longer past, one participant or many. All in turn in one run, as ratios.
+//!
+//! `cargo bench -p symphony-proof --bench growth` starts a private PostgreSQL for it: up to a million waiting and a million ended, some minutes. The long form is
+//! `SYMPHONY_PENDING=10000000 SYMPHONY_LEDGER=50000000` before it, which takes 60 GB and half an hour. Exits with 1 if a claim costs more than 1.5 times
+//! what it costs with 1,000 waiting.
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot ask the database has failed")]
+
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use symphony_outbox::payment::producer::Prepared;
+use symphony_outbox::payment::worker::{self, Claimed};
+use symphony_outbox::payment::{Completion, Instruction, Outcome, RailAnswer};
+use symphony_outbox::{BatchSize, WorkerId};
+use symphony_proof::kit::{
+    crowd,
+    scratch::{Database, Server},
+};
+use tokio_postgres::Client;
+
+const ROUNDS: u64 = 41;
+/// How many are enqueued one by one, claimed together and completed together in a round.
+const STEP: u16 = 100;
+/// How much more a claim may cost than with a thousand waiting.
+const GOAL: f64 = 1.5;
+
+/// One database and a session in it.
+struct Stage {
+    name: String,
+    /// Whose instructions are enqueued: so many in turn.
+    participants: u64,
+    client: Client,
+    calls: Prepared,
+    _database: Database,
+    /// In milliseconds, by call, in the order of [`CALLS`].
+    millis: [Vec<f64>; CALLS.len()],
+}
+
+const CALLS: [&str; 4] = ["enqueue of 1", "claim of 100", "complete of 100", "status"];
+
+impl Stage {
+    async fn new(server: &Server, pending: i32, ended: i32, participants: i32) -> Self {
+        let name = match (pending, ended) {
+            (pending, 0) => format!("{} waiting, participants: {}", grouped(pending), grouped(participants)),
+            (pending, ended) => format!("{} waiting, {} ended", grouped(pending), grouped(ended)),
+        };
+        eprintln!("filling: {name}");
+        let database = server.database().await.unwrap();
+        let client = database.connect().await.unwrap();
+        crowd::rails(&client).await.unwrap();
+        crowd::in_bulk(&client, pending, ended, participants).await.unwrap();
+        let calls = Prepared::on(&client).await.unwrap();
+        let participants = u64::try_from(participants).unwrap();
+        Self { name, participants, client, calls, _database: database, millis: Default::default() }
+    }
+
+    /// Enqueues, claims and completes as many as it enqueued, and looks how things are.
+    async fn round(&mut self, round: u64) {
+        let mut took = Vec::new();
+        for number in 0..STEP {
+            let instruction_id = format!("new-{round}-{number}");
+            let instruction = Instruction {
+                idempotency_key: format!("{instruction_id}/key"),
+                instruction_id,
+                participant_id: format!(
+                    "shop-{}",
+                    (round * u64::from(STEP) + u64::from(number)) * 7919 % self.participants
+                ),
+                rail_type: "plain".to_owned(),
+                payload: serde_json::json!({ "amount": "1.00" }).into(),
+            };
+            let began = Instant::now();
+            self.calls.enqueue(&self.client, &instruction).await.unwrap();
+            took.push(millis(began));
+        }
+        self.millis[0].push(median(&took));
+
+        let worker = WorkerId::from("bench");
+        let began = Instant::now();
+        let size = BatchSize::try_from(STEP).unwrap();
+        let claimed = worker::claim(&self.client, &worker, size, Duration::from_secs(60)).await.unwrap();
+        self.millis[1].push(millis(began));
+        assert_eq!(claimed.len(), usize::from(STEP));
+
+        let dispatched = |claimed: &Claimed| Completion {
+            lease: claimed.lease(),
+            outcome: Outcome::Dispatched { rail: RailAnswer::default() },
+            latency: None,
+        };
+        let completions: Vec<_> = claimed.iter().map(dispatched).collect();
+        let began = Instant::now();
+        let completed = worker::complete_batch(&self.client, &worker, &completions).await.unwrap();
+        self.millis[2].push(millis(began));
+        assert!(completed.iter().all(Result::is_ok));
+
+        let began = Instant::now();
+        self.client.query("select * from symphony.supervisor_outbox_status", &[]).await.unwrap();
+        self.millis[3].push(millis(began));
+    }
+}
+
+fn millis(began: Instant) -> f64 {
+    began.elapsed().as_secs_f64() * 1e3
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+/// A number with its thousands apart.
+fn grouped(number: i32) -> String {
+    let digits = number.to_string();
+    let groups: Vec<_> =
+        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap()).collect();
+    groups.join(",")
+}
+
+/// A number from the environment.
+fn asked(name: &str, otherwise: i32) -> i32 {
+    std::env::var(name).map_or(otherwise, |number| number.parse().unwrap())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let server = Server::from_env().await.unwrap();
+    let (most, ledger) = (asked("SYMPHONY_PENDING", 1_000_000), asked("SYMPHONY_LEDGER", 1_000_000));
+    let mut stages = vec![
+        Stage::new(&server, 1_000, 0, 100_000).await,
+        Stage::new(&server, 1_000, 0, 1).await,
+        Stage::new(&server, 200_000, 0, 1).await,
+        Stage::new(&server, 1_000_000.min(most), 0, 100_000).await,
+        Stage::new(&server, 1_000, ledger, 100_000).await,
+    ];
+    if most > 1_000_000 {
+        stages.push(Stage::new(&server, most, 0, 100_000).await);
+    }
+
+    // In turn, so that a noisy moment of the machine hits all of them. The first round reads what is needed into memory.
+    for round in 0..=ROUNDS {
+        for stage in &mut stages {
+            stage.round(round).await;
+            if round == 0 {
+                stage.millis = Default::default();
+            }
+        }
+    }
+
+    println!(
+        "median ms, and ratio to the first line\n{:<45}{}",
+        "",
+        CALLS.map(|call| format!("{call:>20}")).concat()
+    );
+    let mut worst: f64 = 0.0;
+    for stage in &stages {
+        let cells = std::array::from_fn::<_, { CALLS.len() }, _>(|call| {
+            let (own, first) = (median(&stage.millis[call]), median(&stages[0].millis[call]));
+            (own, own / first)
+        });
+        worst = worst.max(cells[1].1);
+        println!("{:<45}{}", stage.name, cells.map(|(own, ratio)| format!("{own:>13.3} {ratio:>6.2}")).concat());
+    }
+    if worst > GOAL {
+        eprintln!("a claim costs {worst:.2} times as much as with 1,000 waiting; it should be at most {GOAL}");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
