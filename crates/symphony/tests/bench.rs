@@ -118,6 +118,40 @@ async fn ordered_rails_events_and_metadata_are_drained_to_the_last_row() {
 }
 
 #[tokio::test]
+async fn a_mixed_run_under_a_held_snapshot_and_an_idle_one_say_how_relayers_fared() {
+    let database = scratch().await;
+    let arguments =
+        ["bench", "mixed", "idle", "--for", "2s", "--rate", "100", "--clients", "2", "--hold-snapshot", "--json"];
+    let ran = symphony(&database.url(), &arguments).exits(0);
+    let [mixed, idle] = &measurements(&ran)[..] else { panic!("{}", ran.all()) };
+    assert_eq!(mixed["hold_snapshot"], true, "{mixed}");
+    let stretches = mixed["stretches"].as_array().unwrap();
+    assert!((5..=10).contains(&stretches.len()), "{mixed}");
+    for stretch in stretches {
+        assert!(stretch["claims"].as_u64().unwrap() > 0, "{mixed}");
+        assert!(stretch["claim_p50_ms"].as_f64().unwrap() <= stretch["claim_p99_ms"].as_f64().unwrap(), "{mixed}");
+    }
+    // What is held is let go: the session is gone, and with it its transaction.
+    let open =
+        "select count(*) from pg_stat_activity where datname = current_database() and xact_start is not null
+                and pid <> pg_backend_pid()";
+    assert_eq!(count(&database, open).await, 0);
+
+    assert_eq!((&idle["count"], idle.get("hold_snapshot")), (&0.into(), None), "{idle}");
+    let transactions = idle["transactions_per_second"].as_f64().unwrap();
+    assert!(transactions > 0.0 && transactions < 20.0, "{idle}");
+    for one in [mixed, idle] {
+        let memory = one["relayer_peak_memory_bytes"].as_u64().unwrap();
+        assert!((1 << 20..256 << 20).contains(&memory), "{one}");
+        assert!(one["relayer_start_seconds"].as_f64().unwrap() > 0.0, "{one}");
+    }
+
+    let ran = symphony("", &["bench", "drain", "--hold-snapshot"]).exits(2);
+    assert!(ran.stderr.contains("for a mixed run") && ran.stderr.contains("hint:"), "{}", ran.all());
+    database.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn without_a_database_it_brings_its_own_and_installs_where_nothing_is() {
     let ran = symphony("", &[&["bench", "drain"], &TINY[..]].concat()).exits(0);
     assert_eq!(ran.json()["postgres"]["private"], true);

@@ -7,13 +7,15 @@ use std::fs;
 use tokio_postgres::{Error, GenericClient};
 
 const BEFORE_18: &str = "
-    select w.wal_bytes::float8 as wal_bytes, w.wal_sync::float8 as wal_syncs, d.blks_hit::float8 as hit, d.blks_read::float8 as read
+    select w.wal_bytes::float8 as wal_bytes, w.wal_sync::float8 as wal_syncs, d.blks_hit::float8 as hit, d.blks_read::float8 as read,
+           (d.xact_commit + d.xact_rollback)::float8 as transactions
     from pg_stat_wal w, pg_stat_database d
     where d.datname = current_database()";
 const SINCE_18: &str = "
     select w.wal_bytes::float8 as wal_bytes,
            (select coalesce(sum(i.fsyncs), 0)::float8 from pg_stat_io i where i.object = 'wal') as wal_syncs,
-           d.blks_hit::float8 as hit, d.blks_read::float8 as read
+           d.blks_hit::float8 as hit, d.blks_read::float8 as read,
+           (d.xact_commit + d.xact_rollback)::float8 as transactions
     from pg_stat_wal w, pg_stat_database d
     where d.datname = current_database()";
 const VERSION: &str = "select current_setting('server_version_num')::int4";
@@ -30,6 +32,8 @@ pub struct Spending {
     pub wal_bytes: f64,
     /// How often the log was flushed to the disk.
     pub wal_syncs: f64,
+    /// Transactions in this database.
+    pub transactions: f64,
     /// Buffers of this database that were found in memory.
     pub buffers_hit: f64,
     /// Those that were not.
@@ -49,6 +53,7 @@ impl Spending {
             cpu_seconds: postmaster.and_then(Postmaster::cpu_seconds),
             wal_bytes: row.try_get("wal_bytes")?,
             wal_syncs: row.try_get("wal_syncs")?,
+            transactions: row.try_get("transactions")?,
             buffers_hit: row.try_get("hit")?,
             buffers_read: row.try_get("read")?,
         })
@@ -61,6 +66,7 @@ impl Spending {
             cpu_seconds: self.cpu_seconds.zip(before.cpu_seconds).map(|(after, before)| after - before),
             wal_bytes: self.wal_bytes - before.wal_bytes,
             wal_syncs: self.wal_syncs - before.wal_syncs,
+            transactions: self.transactions - before.transactions,
             buffers_hit: self.buffers_hit - before.buffers_hit,
             buffers_read: self.buffers_read - before.buffers_read,
         }
@@ -108,6 +114,14 @@ pub fn cpu_seconds(process: u32) -> Option<f64> {
     stat(process).map(|stat| stat.ticks / TICKS)
 }
 
+/// The most memory that this process ever had, where the system tells.
+#[must_use]
+pub fn peak_memory_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
 struct Stat {
     parent: u32,
     ticks: f64,
@@ -141,5 +155,13 @@ mod tests {
             std::hint::black_box((0..100_000_u64).sum::<u64>());
         }
         assert_eq!(cpu_seconds(u32::MAX), None);
+    }
+
+    #[test]
+    fn the_most_memory_is_no_less_than_what_is_held() {
+        let held = vec![1_u8; 32 << 20];
+        assert!(peak_memory_bytes().unwrap() > 32 << 20);
+        drop(std::hint::black_box(held));
+        assert!(peak_memory_bytes().unwrap() > 32 << 20, "it forgets");
     }
 }

@@ -48,7 +48,7 @@ use result::Report;
 /// Measure how fast it is on this machine, and what PostgreSQL spends on it
 ///
 /// Without a scenario it runs them all, in every lane: single enqueues, batches, a backlog that relayers carry away, the time from commit to
-/// dispatch at a steady rate, and enqueues and relayers at once. Relayers are processes of their own, set as `symphony run` sets them;
+/// dispatch at a steady rate, enqueues and relayers at once, and relayers that have nothing to do. Relayers are processes of their own, set as `symphony run` sets them;
 /// only their ways out lead nowhere.
 ///
 /// Without --database-url it starts a private PostgreSQL with durable commits, gives each measurement a database of its own, and removes

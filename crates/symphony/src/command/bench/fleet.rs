@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use symphony_proof::kit::process::{Launch, Program};
+use symphony_proof::track::spending;
 use tempfile::TempDir;
 
+use super::clock;
 use super::ground::Course;
 use super::plan::Plan;
 use super::relayer::Sighting;
@@ -22,6 +24,8 @@ pub(super) struct Fleet {
     relayers: Vec<Program>,
     folder: TempDir,
     notes: Notes,
+    /// When each was started, by the clock that processes share.
+    launched: Vec<u64>,
 }
 
 /// What the relayers write down besides how far they are.
@@ -40,6 +44,10 @@ pub(super) struct Work {
     /// From the first dispatch to the last record.
     pub(super) length: Duration,
     pub(super) cpu_seconds: f64,
+    /// The most memory that one of them ever had, where that is known.
+    pub(super) peak_memory_bytes: Option<u64>,
+    /// From the start of a process until it listened; the longest. None where nobody ever did.
+    pub(super) start: Option<Duration>,
     /// When each was dispatched first, where that was written down.
     pub(super) times: HashMap<String, u64>,
     /// When claims were answered and how long they took, where that was written down.
@@ -53,7 +61,7 @@ impl Fleet {
             .map_err(|error| Failure::because("this program does not find itself, to start it again", error))?;
         let folder = TempDir::with_prefix("symphony-bench-")
             .map_err(|error| Failure::because("a folder for the times cannot be made", error))?;
-        let mut relayers = Vec::new();
+        let (mut relayers, mut launched) = (Vec::new(), Vec::new());
         for number in 0..plan.relayers {
             let mut launch = Launch::new(&program).args(["bench", "relayer", "--lane", plan.lane.name()]);
             if plan.ordered {
@@ -71,9 +79,10 @@ impl Fleet {
             };
             // Not as an argument, which others can read in the list of processes.
             let launch = launch.env("DATABASE_URL", course.target().url());
+            launched.push(clock::now());
             relayers.push(launch.start().map_err(|error| Failure::because("a relayer did not start", error))?);
         }
-        Ok(Self { relayers, folder, notes })
+        Ok(Self { relayers, folder, notes, launched })
     }
 
     /// Waits until all of them would hear of what is committed.
@@ -84,6 +93,11 @@ impl Fleet {
             ready.map_err(|error| Failure::because("a relayer did not start", error))?;
         }
         Ok(())
+    }
+
+    /// The time of the processor that they have had so far, where their processes can be seen.
+    pub(super) fn cpu_seconds(&self) -> f64 {
+        self.relayers.iter().filter_map(|relayer| spending::cpu_seconds(relayer.id().unsigned_abs())).sum()
     }
 
     /// How many good ends they have recorded so far.
@@ -131,7 +145,7 @@ impl Fleet {
         }
         let mut work = Work::default();
         let (mut first, mut last) = (u64::MAX, 0);
-        for (number, relayer) in self.relayers.iter().enumerate() {
+        for (number, (relayer, launched)) in self.relayers.iter().zip(&self.launched).enumerate() {
             let ended = relayer.exit(PATIENCE).await;
             ended.map_err(|error| Failure::because("a relayer did not end", error))?;
             let tail = relayer.tail();
@@ -142,6 +156,9 @@ impl Fleet {
                 (first, last) = (first.min(said.first), last.max(said.last));
             }
             work.cpu_seconds += said.cpu_seconds;
+            work.peak_memory_bytes = work.peak_memory_bytes.max(said.peak_memory_bytes);
+            let start = Duration::from_nanos(said.ready.saturating_sub(*launched));
+            work.start = if said.ready == 0 { work.start } else { work.start.max(Some(start)) };
             let written = fs::read_to_string(file(&self.folder, number)).unwrap_or_default();
             for (time, note) in written.lines().filter_map(|line| line.split_once(' ')) {
                 let time = time.parse().unwrap_or(u64::MAX);

@@ -172,15 +172,20 @@ impl Course {
 impl Watch<'_> {
     /// What so many messages took of the server, and of this process. Whoever worked must have ended their sessions.
     pub(super) async fn share(self, messages: u64) -> Result<(Share, f64), Failure> {
-        let own = own_seconds() - self.own;
-        let Course { owner, postmaster, .. } = self.course;
+        let owner = &self.course.owner;
         let gone = async || track::other_sessions(owner).await.is_ok_and(|others| others == 0);
         // In a database that others use as well, their sessions stay: then it is as much as is known.
         let _ =
             wait::until("all sessions are gone", if self.course.is_scratch() { GOING } else { GOING / 30 }, gone)
                 .await;
+        self.so_far(messages).await.map(|(share, own, _)| (share, own))
+    }
+
+    /// The same while sessions go on, which report with some delay; and in how many transactions.
+    pub(super) async fn so_far(&self, messages: u64) -> Result<(Share, f64, f64), Failure> {
+        let Course { owner, postmaster, .. } = self.course;
         let spent = Spending::so_far(owner, *postmaster).await?.since(&self.server);
-        Ok((Share::of(&spent, messages), own))
+        Ok((Share::of(&spent, messages), own_seconds() - self.own, spent.transactions))
     }
 }
 

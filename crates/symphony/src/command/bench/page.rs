@@ -80,7 +80,7 @@ pub(super) fn write(report: &Report, file: &Path) -> Result<(), Failure> {
         // The rate of the latency is the one that was asked for.
         throughput: Scenario::ALL
             .iter()
-            .filter(|scenario| **scenario != Scenario::Latency)
+            .filter(|scenario| !matches!(scenario, Scenario::Latency | Scenario::Idle))
             .filter_map(|scenario| throughput(report, *scenario))
             .collect(),
         latency: KINDS.iter().filter_map(|(kind, words)| latency(report, kind, words)).collect(),

@@ -19,10 +19,13 @@ pub(super) enum Scenario {
     Latency,
     /// Enqueues and relayers at once
     Mixed,
+    /// Relayers that have nothing to do
+    Idle,
 }
 
 impl Scenario {
-    pub(super) const ALL: [Self; 5] = [Self::Enqueue, Self::Batch, Self::Drain, Self::Latency, Self::Mixed];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Enqueue, Self::Batch, Self::Drain, Self::Latency, Self::Mixed, Self::Idle];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -31,6 +34,7 @@ impl Scenario {
             Self::Drain => "drain",
             Self::Latency => "latency",
             Self::Mixed => "mixed",
+            Self::Idle => "idle",
         }
     }
 }
@@ -71,7 +75,7 @@ impl Plan {
         let ordered = if self.ordered { ", ordered" } else { "" };
         let clients = match self.scenario {
             Scenario::Enqueue | Scenario::Mixed => format!(", clients: {}", self.clients),
-            Scenario::Batch | Scenario::Drain | Scenario::Latency => String::new(),
+            Scenario::Batch | Scenario::Drain | Scenario::Latency | Scenario::Idle => String::new(),
         };
         format!("{} of the {} lane{ordered}{clients}", self.scenario.name(), self.lane.name())
     }

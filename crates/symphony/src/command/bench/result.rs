@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use symphony_proof::track::spending::Spending;
 
+use super::fleet::Work;
 use super::machine::Machine;
 use super::plan::{Plan, Scenario};
 use super::scale::{Percentiles, Times};
@@ -99,6 +100,9 @@ pub(super) struct Measurement {
     /// Rows that were sent and not yet recorded at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) backlog: Option<u64>,
+    /// Of all relayers together, while they idle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) transactions_per_second: Option<f64>,
     /// How claims went as time went by.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) stretches: Vec<Stretch>,
@@ -113,6 +117,12 @@ pub(super) struct Measurement {
     pub(super) payload_bytes: usize,
     pub(super) participants: u64,
     pub(super) relayer_cpu_seconds: f64,
+    /// The most memory that one of them ever had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) relayer_peak_memory_bytes: Option<u64>,
+    /// From the start of a relayer's process until it listened; the longest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) relayer_start_seconds: Option<f64>,
     /// Of this process, which sends.
     pub(super) client_cpu_seconds: f64,
     pub(super) postgres: Share,
@@ -130,7 +140,7 @@ impl Measurement {
             lane: plan.lane.name(),
             ordered: plan.ordered,
             round: plan.round,
-            clients: (plan.scenario != Scenario::Drain).then_some(plan.clients),
+            clients: (!matches!(plan.scenario, Scenario::Drain | Scenario::Idle)).then_some(plan.clients),
             batch: matches!(plan.scenario, Scenario::Batch).then_some(plan.batch),
             rate: plan.rate,
             count,
@@ -142,6 +152,7 @@ impl Measurement {
             enqueued: None,
             enqueued_per_second: None,
             backlog: None,
+            transactions_per_second: None,
             stretches: Vec::new(),
             hold_snapshot: plan.hold_snapshot,
             relayers: plan.relayers,
@@ -150,6 +161,8 @@ impl Measurement {
             payload_bytes: plan.payload_bytes,
             participants: plan.participants,
             relayer_cpu_seconds: 0.0,
+            relayer_peak_memory_bytes: None,
+            relayer_start_seconds: None,
             client_cpu_seconds: rounded(client_cpu_seconds),
             postgres,
             curve: Vec::new(),
@@ -164,9 +177,11 @@ impl Measurement {
         self
     }
 
-    /// The same with what the relayers had of the processor.
-    pub(super) fn with_relayers(mut self, cpu_seconds: f64) -> Self {
-        self.relayer_cpu_seconds = rounded(cpu_seconds);
+    /// The same with what the relayers took.
+    pub(super) fn with_relayers(mut self, work: &Work) -> Self {
+        self.relayer_cpu_seconds = rounded(work.cpu_seconds);
+        self.relayer_peak_memory_bytes = work.peak_memory_bytes;
+        self.relayer_start_seconds = work.start.map(|start| rounded(start.as_secs_f64()));
         self
     }
 }
@@ -242,6 +257,18 @@ impl Measurement {
                 self.lane
             ));
         }
+        if let Some(transactions) = self.transactions_per_second {
+            let percent = |seconds: f64| format!("{:.1} %", 100.0 * seconds / self.seconds.max(1e-9));
+            let server = self.postgres.cpu_seconds.map(|seconds| format!(", PostgreSQL {}", percent(seconds)));
+            return Some(format!(
+                "idle, {}: {transactions:.1} transactions a second; of a processor: relayers {}{}; at most {}; ready after {:.0} ms\n",
+                self.lane,
+                percent(self.relayer_cpu_seconds),
+                server.unwrap_or_default(),
+                self.relayer_peak_memory_bytes.map(mebibytes).unwrap_or_default(),
+                self.relayer_start_seconds.unwrap_or_default() * 1000.0,
+            ));
+        }
         let call = self.call_to_dispatch.as_ref()?;
         Some(format!(
             "latency, {}: from commit; from the call p50 {:.2} ms, p99 {:.2} ms\n",
@@ -250,12 +277,17 @@ impl Measurement {
     }
 }
 
+#[expect(clippy::cast_precision_loss, reason = "nobody has so much that a double could not count it")]
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / 1_048_576.0)
+}
+
 #[expect(clippy::cast_precision_loss, reason = "nobody sends so many that a double could not count them")]
 pub(super) fn rate(count: u64, length: Duration) -> f64 {
     rounded(count as f64 / length.as_secs_f64().max(1e-9))
 }
 
 /// Three digits behind the point are enough for anybody.
-fn rounded(number: f64) -> f64 {
+pub(super) fn rounded(number: f64) -> f64 {
     (number * 1000.0).round() / 1000.0
 }

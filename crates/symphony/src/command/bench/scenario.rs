@@ -3,6 +3,7 @@
 mod batch;
 mod drain;
 mod enqueue;
+mod idle;
 mod latency;
 mod mixed;
 mod senders;
@@ -26,6 +27,7 @@ pub(super) async fn measure(ground: &Ground, plan: &Plan) -> Result<Measurement,
         Scenario::Drain => drain::run(&course, plan, &goods).await?,
         Scenario::Latency => latency::run(&course, plan, &goods).await?,
         Scenario::Mixed => mixed::run(&course, plan, &goods).await?,
+        Scenario::Idle => idle::run(&course, plan).await?,
     };
     let after = course.rows(plan.lane, goods.name()).await?;
     let (found, sent) = ((after.open + after.ended) - (before.open + before.ended), goods.sent());

@@ -63,7 +63,7 @@ impl Arguments {
     fn clients(&self, scenario: Scenario) -> Vec<u32> {
         match scenario {
             // One session keeps the pace; nobody sends while a backlog is carried away.
-            Scenario::Latency | Scenario::Drain => vec![1],
+            Scenario::Latency | Scenario::Drain | Scenario::Idle => vec![1],
             _ if !self.clients.is_empty() => self.clients.clone(),
             Scenario::Enqueue => CLIENTS.to_vec(),
             Scenario::Batch => vec![BATCH_CLIENTS],
@@ -74,11 +74,10 @@ impl Arguments {
     fn plan(&self, lane: Lane, scenario: Scenario, ordered: bool, clients: u32) -> Result<Plan, Failure> {
         let counted = matches!(scenario, Scenario::Batch | Scenario::Drain);
         let relayers = self.relayers.unwrap_or(u32::from(scenario != Scenario::Batch));
-        let carried = matches!(scenario, Scenario::Drain | Scenario::Latency | Scenario::Mixed);
+        let carried = !matches!(scenario, Scenario::Enqueue | Scenario::Batch);
         if carried && relayers == 0 {
             let name = scenario.name();
-            return Err(Failure::usage(format!("{name} needs a relayer: without one nothing is dispatched"))
-                .hint("give --relayers 1 or more"));
+            return Err(Failure::usage(format!("{name} needs a relayer")).hint("give --relayers 1 or more"));
         }
         let size = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         Ok(Plan {

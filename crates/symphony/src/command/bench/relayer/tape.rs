@@ -30,6 +30,10 @@ pub(in super::super) struct Sighting {
     pub(in super::super) last: u64,
     /// The time of the processor that it has had, said at the end.
     pub(in super::super) cpu_seconds: f64,
+    /// When it first would have heard; 0 if never.
+    pub(in super::super) ready: u64,
+    /// The most memory that it ever had, said at the end where it is known.
+    pub(in super::super) peak_memory_bytes: Option<u64>,
     /// It has ended.
     pub(in super::super) ended: bool,
 }
@@ -37,6 +41,7 @@ pub(in super::super) struct Sighting {
 /// Writes down.
 pub(super) struct Tape {
     listening: AtomicBool,
+    ready: AtomicU64,
     recorded: AtomicU64,
     otherwise: AtomicU64,
     first: AtomicU64,
@@ -51,6 +56,7 @@ impl Tape {
     pub(super) fn new(dispatches: bool, claims: bool) -> Self {
         Self {
             listening: AtomicBool::new(false),
+            ready: AtomicU64::new(0),
             recorded: AtomicU64::new(0),
             otherwise: AtomicU64::new(0),
             first: AtomicU64::new(0),
@@ -76,6 +82,7 @@ impl Tape {
             otherwise: read(&self.otherwise),
             first: read(&self.first),
             last: read(&self.last),
+            ready: read(&self.ready),
             ..Sighting::default()
         }
     }
@@ -83,7 +90,7 @@ impl Tape {
     /// The same at the end.
     pub(super) fn last_sighting(&self) -> Sighting {
         let cpu_seconds = spending::cpu_seconds(std::process::id()).unwrap_or_default();
-        Sighting { cpu_seconds, ended: true, ..self.sighting() }
+        Sighting { cpu_seconds, peak_memory_bytes: spending::peak_memory_bytes(), ended: true, ..self.sighting() }
     }
 
     /// Writes a line for each dispatch: when, and what.
@@ -130,5 +137,9 @@ impl Meter for Tape {
 
     fn listener_connected(&self, connected: bool) {
         self.listening.store(connected, Ordering::Relaxed);
+        if connected {
+            // Only the first time counts.
+            let _ = self.ready.compare_exchange(0, clock::now(), Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 }

@@ -17,7 +17,7 @@ pub(super) async fn run(course: &Course, plan: &Plan, goods: &Goods) -> Result<M
     let work = fleet.stop().await?;
     let share = watch.share(goods.sent()).await?;
     let measured = Measurement::new(plan, goods.sent(), length, share);
-    Ok(measured.with_times("transaction", &times).with_relayers(work.cpu_seconds))
+    Ok(measured.with_times("transaction", &times).with_relayers(&work))
 }
 
 /// Sends as many as planned, and tells how far it is. How long it took, and how long each transaction did.

@@ -16,5 +16,5 @@ pub(super) async fn run(course: &Course, plan: &Plan, goods: &Goods) -> Result<M
     fleet.record(count, |recorded| progress::say(&format!("drain: {recorded} of {count} recorded"))).await?;
     let work = fleet.stop().await?;
     let share = watch.share(count).await?;
-    Ok(Measurement::new(plan, count, work.length, share).with_relayers(work.cpu_seconds))
+    Ok(Measurement::new(plan, count, work.length, share).with_relayers(&work))
 }

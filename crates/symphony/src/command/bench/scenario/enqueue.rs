@@ -12,5 +12,5 @@ pub(super) async fn run(course: &Course, plan: &Plan, goods: &Goods) -> Result<M
     let work = fleet.stop().await?;
     let share = watch.share(sent.count).await?;
     let measured = Measurement::new(plan, sent.count, sent.length, share);
-    Ok(measured.with_times("call", &sent.times).with_relayers(work.cpu_seconds))
+    Ok(measured.with_times("call", &sent.times).with_relayers(&work))
 }

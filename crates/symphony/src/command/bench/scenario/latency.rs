@@ -44,7 +44,7 @@ pub(super) async fn run(course: &Course, plan: &Plan, goods: &Goods) -> Result<M
     }
     let mut measured = Measurement::new(plan, count, length, share).with_times("commit_to_dispatch", &from_commit);
     measured.call_to_dispatch = from_call.percentiles();
-    Ok(measured.with_relayers(work.cpu_seconds))
+    Ok(measured.with_relayers(&work))
 }
 
 async fn send(course: &Course, plan: &Plan, goods: &Goods) -> Result<Vec<Call>, Failure> {

@@ -49,7 +49,7 @@ pub(super) async fn run(course: &Course, plan: &Plan, goods: &Goods) -> Result<M
         } else {
             Vec::new()
         },
-        ..measured.with_times("call", &sent.times).with_relayers(work.cpu_seconds)
+        ..measured.with_times("call", &sent.times).with_relayers(&work)
     })
 }
 
