@@ -39,7 +39,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            slots: 256,
+            slots: 64,
             route_slots: BTreeMap::new(),
             batch: 500,
             window: Duration::from_millis(25),
