@@ -29,18 +29,19 @@ class Contestant:
         return (1, 2) if scenario == "drain" or self.one_thread else (1,)
 
 
-def contestants(tools):
-    """All of them, with the commands that the installation has found."""
-    rust = lambda name: [str(tools.cargo / f"peer-{name}")]
-    node = lambda name: [str(tools.node), str(tools.npm / f"{name}.mjs")]
+def contestants(tools=None):
+    """All of them, with the commands that the installation has found; without any, for who only looks at what they did."""
+    rust = lambda name: [str(tools.cargo / f"peer-{name}")] if tools else []
+    node = lambda name: [str(tools.node), str(tools.npm / f"{name}.mjs")] if tools else []
+    python = [str(tools.venv / "bin/python"), str(tools.here / "procrastinate/driver.py")] if tools else []
     return [
-        Contestant(SYMPHONY, defaults=False),
+        Contestant(SYMPHONY),
         Contestant("graphile-worker", node("graphile-worker"), one_thread=True, by_sql=True),
         Contestant("pg-boss", node("pg-boss"), one_thread=True),
         Contestant("graphile_worker", rust("graphile-worker-rs")),
         Contestant("awa", rust("awa")),
         Contestant("riverqueue", rust("river")),
         Contestant("pgmq", rust("pgmq"), wakes=False, defaults=False),
-        Contestant("procrastinate", [str(tools.venv / "bin/python"), str(tools.here / "procrastinate/driver.py")], judged=False),
+        Contestant("procrastinate", python, judged=False),
         Contestant(RAW, wakes=False, defaults=False, by_sql=True),
     ]

@@ -2,7 +2,10 @@
 
 import unittest
 
+from xml.etree import ElementTree
+
 from runner.contestants import RAW, SYMPHONY, Contestant
+from runner.plot import picture
 from runner.report import Report
 
 EVERYBODY = [
@@ -66,6 +69,20 @@ class Judgement(unittest.TestCase):
         self.assertEqual(lines["call to handler, p50 ÷ best peer"][2:], ["0.75", "0.75–0.75", "PASS", "quick"])
         self.assertEqual(lines["call to handler, p50 ÷ pgmq with LISTEN"][2:], ["1.50", "1.50–1.50", "MISS", "pgmq"])
         self.assertEqual(missed, 1)
+
+
+class Picture(unittest.TestCase):
+    def test_every_measurement_has_a_bar_as_long_as_it_is_much(self):
+        drawn = picture(Report([
+            said(1, "drain", SYMPHONY, 100.0), said(2, "drain", SYMPHONY, 200.0), said(3, "drain", SYMPHONY, 150.0),
+            said(1, "drain", "quick", 300.0), said(1, "latency", "slow", 2.0, key="p50_ms"),
+        ], EVERYBODY))
+        shapes = list(ElementTree.fromstring(drawn).iter())
+        bars = {shape.get("class"): float(shape.get("width")) for shape in shapes if shape.tag.endswith("rect")}
+        self.assertEqual(bars["own"] * 2, bars["bar"])
+        self.assertEqual(len([shape for shape in shapes if shape.tag.endswith("rect")]), 3)
+        self.assertEqual(len([shape for shape in shapes if shape.tag.endswith("line")]), 1)
+        self.assertIn("2.00 ms", drawn)
 
 
 if __name__ == "__main__":

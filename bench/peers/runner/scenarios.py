@@ -16,6 +16,8 @@ RATE = 100
 PAYLOAD = json.dumps({"at": 1763271418000000, "pad": "x" * 168}, separators=(",", ":"))
 PLAIN = "create table plain (id bigint generated always as identity primary key, payload jsonb not null)"
 INSERT = "insert into plain (payload) values (:payload)"
+# What lets a relayer claim and record the most at a time: the most slots, and the largest claim.
+SYMPHONY_BEST = ["--slots", 1024, "--batch-size", 1000]
 # How long a listener may take to be at rest, and jobs to arrive that were enqueued last.
 SETTLE = 1
 ARRIVE = 5
@@ -49,7 +51,7 @@ class Range:
         template, said = self.templates[contestant.name, settings]
         url = self.cluster.fresh(template)
         if contestant.name == SYMPHONY:
-            return self._symphony(scenario, url, processes)
+            return self._symphony(scenario, url, settings, processes)
         command = lambda verb, *more: [
             *contestant.command, verb, "--database", url, "--settings", settings, *map(str, more)
         ]
@@ -138,14 +140,17 @@ class Range:
             summary = worker.end()
         return {**{name: summary.get(name) for name in ("p50_ms", "p99_ms")}, "cut": not arrived}
 
-    def _symphony(self, scenario, url, processes):
+    def _symphony(self, scenario, url, settings, processes):
         name, *clients = scenario.split("-")
+        best = settings == "best"
         sizes = {
             "enqueue": ["--clients", *clients, "--for", f"{self.sizes.seconds}s"],
             "batch": ["--clients", SENDERS, "--count", self.sizes.batch, "--batch", BATCH],
-            "drain": ["--count", self.sizes.backlog, "--relayers", processes],
-            "latency": ["--rate", RATE, "--for", f"{self.sizes.latency}s"],
+            "drain": ["--count", self.sizes.backlog if best else self.sizes.small_backlog, "--relayers", processes],
+            "latency": ["--rate", RATE, "--for", f"{self.sizes.latency if best else self.sizes.seconds}s"],
         }[name]
+        if best and name != "latency":
+            sizes += SYMPHONY_BEST
         done = subprocess.run(
             [self.symphony, "bench", name, "--json", "--payload-bytes", "200", *map(str, sizes)],
             env={**os.environ, "DATABASE_URL": url}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
