@@ -46,7 +46,7 @@ pub(super) struct Work {
     pub(super) cpu_seconds: f64,
     /// The most memory that one of them ever had, where that is known.
     pub(super) peak_memory_bytes: Option<u64>,
-    /// From the start of a process until it listened; the longest. None where nobody ever did.
+    /// From the start of a process until it listened or dispatched, whichever came first; the longest. None where nobody did.
     pub(super) start: Option<Duration>,
     /// When each was dispatched first, where that was written down.
     pub(super) times: HashMap<String, u64>,
@@ -157,8 +157,9 @@ impl Fleet {
             }
             work.cpu_seconds += said.cpu_seconds;
             work.peak_memory_bytes = work.peak_memory_bytes.max(said.peak_memory_bytes);
-            let start = Duration::from_nanos(said.ready.saturating_sub(*launched));
-            work.start = if said.ready == 0 { work.start } else { work.start.max(Some(start)) };
+            // It listens when it has nothing to do for the first time.
+            let ready = [said.ready, said.first].into_iter().filter(|at| *at > 0).min();
+            work.start = work.start.max(ready.map(|at| Duration::from_nanos(at.saturating_sub(*launched))));
             let written = fs::read_to_string(file(&self.folder, number)).unwrap_or_default();
             for (time, note) in written.lines().filter_map(|line| line.split_once(' ')) {
                 let time = time.parse().unwrap_or(u64::MAX);

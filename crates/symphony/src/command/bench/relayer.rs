@@ -26,6 +26,7 @@ use symphony_relay::sink::Sink;
 use symphony_relay::stop::{Signal, Stop};
 use symphony_relay::store::Store;
 use symphony_relay::{Engine, Settings, lane};
+use tokio::time::MissedTickBehavior;
 
 use super::goods;
 use crate::{
@@ -39,7 +40,7 @@ use nothing::Nothing;
 pub(super) use tape::Sighting;
 use tape::Tape;
 
-/// How often it says how far it has come.
+/// How often it says how far it has come, at most.
 const TICK: Duration = Duration::from_millis(20);
 /// What the sink and the store are called.
 const WAY_OUT: &str = "nothing";
@@ -77,17 +78,19 @@ impl Arguments {
         let work = self.work(&target, &tape, signal)?;
         tokio::pin!(work);
         let mut ticks = tokio::time::interval(TICK);
-        let mut last = None;
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut news = true;
         loop {
             tokio::select! {
                 () = &mut work => break,
-                _ = ticks.tick() => {
-                    let now = tape.sighting();
-                    if last.as_ref() != Some(&now) && !say(&now)? {
+                // One that idles is not to be seen idling by how it tells of it.
+                () = tape.changed(), if !news => news = true,
+                _ = ticks.tick(), if news => {
+                    news = false;
+                    if !say(&tape.sighting())? {
                         // Nobody reads any more.
                         stop.signal();
                     }
-                    last = Some(now);
                 }
                 _ = interruption.caught() => stop.signal(),
             }

@@ -120,7 +120,7 @@ pub(super) struct Measurement {
     /// The most memory that one of them ever had.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) relayer_peak_memory_bytes: Option<u64>,
-    /// From the start of a relayer's process until it listened; the longest.
+    /// From the start of a relayer's process until it listened or dispatched; the longest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) relayer_start_seconds: Option<f64>,
     /// Of this process, which sends.

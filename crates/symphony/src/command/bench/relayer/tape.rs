@@ -9,6 +9,7 @@ use std::{fs, io};
 use serde::{Deserialize, Serialize};
 use symphony_proof::track::spending;
 use symphony_relay::metrics::{Catch, Meter};
+use tokio::sync::Notify;
 
 use super::super::clock;
 
@@ -46,6 +47,8 @@ pub(super) struct Tape {
     otherwise: AtomicU64,
     first: AtomicU64,
     last: AtomicU64,
+    /// That anything of this has changed.
+    news: Notify,
     /// When each was dispatched, where that is wanted.
     times: Option<Mutex<Vec<(String, u64)>>>,
     /// When each claim was answered and how long it took, where that is wanted.
@@ -61,6 +64,7 @@ impl Tape {
             otherwise: AtomicU64::new(0),
             first: AtomicU64::new(0),
             last: AtomicU64::new(0),
+            news: Notify::new(),
             times: dispatches.then(Mutex::default),
             claims: claims.then(Mutex::default),
         }
@@ -72,6 +76,11 @@ impl Tape {
             let now = clock::now();
             times.lock().unwrap_or_else(PoisonError::into_inner).push((name.to_owned(), now));
         }
+    }
+
+    /// Waits until there is something new since the last time.
+    pub(super) async fn changed(&self) {
+        self.news.notified().await;
     }
 
     pub(super) fn sighting(&self) -> Sighting {
@@ -126,6 +135,7 @@ impl Meter for Tape {
     fn dispatch_started(&self, _route: &str) {
         if self.first.load(Ordering::Relaxed) == 0 {
             self.first.store(clock::now(), Ordering::Relaxed);
+            self.news.notify_one();
         }
     }
 
@@ -133,6 +143,7 @@ impl Meter for Tape {
         let kind = if GOOD.contains(&state) { &self.recorded } else { &self.otherwise };
         kind.fetch_add(1, Ordering::Relaxed);
         self.last.store(clock::now(), Ordering::Relaxed);
+        self.news.notify_one();
     }
 
     fn listener_connected(&self, connected: bool) {
@@ -141,5 +152,6 @@ impl Meter for Tape {
             // Only the first time counts.
             let _ = self.ready.compare_exchange(0, clock::now(), Ordering::Relaxed, Ordering::Relaxed);
         }
+        self.news.notify_one();
     }
 }
