@@ -36,6 +36,8 @@ pub(crate) struct Entry<L, O> {
 #[derive(Debug)]
 pub(crate) struct Desk<L, O> {
     gather: Duration,
+    /// So many wait for no more.
+    together: usize,
     gathered: VecDeque<Entry<L, O>>,
     /// When the first of those came.
     since: Option<Instant>,
@@ -48,9 +50,11 @@ pub(crate) struct Desk<L, O> {
 }
 
 impl<L, O> Desk<L, O> {
-    pub(crate) fn new(gather: Duration) -> Self {
+    /// A desk that gathers for so long, or until so many have come: no more than [`TOGETHER`].
+    pub(crate) fn new(gather: Duration, together: usize) -> Self {
         Self {
             gather,
+            together: together.min(TOGETHER),
             gathered: VecDeque::new(),
             since: None,
             alone: VecDeque::new(),
@@ -111,7 +115,7 @@ impl<L, O> Desk<L, O> {
         if self.under_way >= ABREAST {
             return None;
         }
-        let at = if !self.alone.is_empty() || self.gathered.len() >= TOGETHER {
+        let at = if !self.alone.is_empty() || self.gathered.len() >= self.together {
             self.since.or(self.sent)?
         } else {
             let since = self.since?;

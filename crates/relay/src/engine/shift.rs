@@ -75,7 +75,8 @@ impl<L: Lane> Shift<L> {
             breakers: Breakers::new(settings.breaker),
             flights: Flights::new(Arc::clone(&lane), settings.lease_margin),
             calls: Calls::new(Arc::clone(&lane), settings.call_timeout),
-            desk: Desk::new(settings.gather),
+            // More than a full house of dispatches has nobody to wait for.
+            desk: Desk::new(settings.gather, settings.slots),
             renewal: Renewal::new(term, settings.lease_margin),
             releases: Releases::new(),
             held: HashSet::new(),
