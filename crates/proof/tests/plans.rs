@@ -201,3 +201,25 @@ async fn a_completion_finds_its_row_by_the_key_though_its_plan_was_made_for_a_ta
     let walked: i64 = client.query_one(walked, &[]).await.unwrap().get(0);
     assert!(walked <= 10, "{walked} entries of the key were read for one row");
 }
+
+#[tokio::test]
+async fn an_enqueue_looks_for_its_key_by_an_index_though_its_plan_was_made_for_a_table_of_one() {
+    let (_database, client) = database().await;
+    let enqueue = async |number: i32| {
+        let sql =
+            "select replayed from symphony.enqueue_payment_outbox('i-' || $1::int4, 'p', 'k', 'plain', '{}')";
+        assert!(!client.query_one(sql, &[&number]).await.unwrap().get::<_, bool>(0));
+    };
+    crowd::due(&client, "plain", 1).await.unwrap();
+    client.batch_execute("vacuum analyze symphony.payment_outbox_pending").await.unwrap();
+    // Until the session keeps one plan for whatever comes.
+    for number in 0..10 {
+        enqueue(number).await;
+    }
+    crowd::scheduled(&client, "plain", 50_000).await.unwrap();
+    client.batch_execute("begin").await.unwrap();
+    enqueue(10).await;
+    let walked = "select pg_stat_get_xact_tuples_returned('symphony.payment_outbox_pending'::regclass)";
+    let walked: i64 = client.query_one(walked, &[]).await.unwrap().get(0);
+    assert_eq!(walked, 0, "rows that were read one after the other to look for one key");
+}

@@ -3,7 +3,8 @@
 -- The advisory lock lets one caller at a time decide about a key. It looks in pending and in the ledger in one statement and so in one snapshot: an
 -- outbox that ends meanwhile is in one of them. Only a key that is in neither takes a number. What may stand in a row is said by the types of its
 -- columns; should they refuse, check_enqueue has the words. Should a writer that holds no lock get in between, the unique index stops us, the number
--- goes back with the subtransaction, and the look that follows finds the winner.
+-- goes back with the subtransaction, and the look that follows finds the winner. Plans that walk the table are ruled out: one made while it had a single row
+-- would be kept until somebody analyses it.
 -- Locks: the key, then the participant's row, until the caller's transaction ends.
 -- Raises: P7004, P7005, P7006. For: symphony_ingest.
 create or replace function symphony.enqueue_payment_outbox(
