@@ -91,20 +91,21 @@ impl PaymentLane {
 
     /// What the rail's policy allows. The engine puts no limit on a dispatch whose lease it renews, so this must not wait
     /// for ever for an answer that was lost on the way.
-    async fn advice(&self, rail: &dyn Rail, job: &Claimed) -> Result<worker::Advice, Trouble> {
+    async fn advice(&self, rail: &dyn Rail, lease: payment::Lease) -> Result<worker::Advice, Trouble> {
         let limit = LONGEST_ADVICE.min(self.lease / 3);
         let sending = unknown::sending_time(rail);
         let asked = self.questions.call(async |client| {
-            worker::advise_on_unknown_outcome(client, &self.worker, job.lease(), sending).await
+            worker::advise_on_unknown_outcome(client, &self.worker, lease, sending).await
         });
         timeout(limit, asked).await.unwrap_or_else(|_| Err(Trouble::Away(format!("no answer within {limit:?}"))))
     }
 
     /// Sends, unless the rail must be asked first what became of an earlier attempt.
-    async fn carry(&self, rail: &dyn Rail, job: &Claimed, lease: &LeaseWatch) -> (Outcome, Verdict) {
+    async fn carry(&self, rail: &dyn Rail, job: Claimed, lease: &LeaseWatch) -> (Outcome, Verdict) {
+        let (held, outcome_unknown) = (job.lease(), job.outcome_unknown);
         let payment = payment_of(job);
-        let standing = if job.outcome_unknown {
-            match unknown::ask(rail, &payment, self.advice(rail, job).await).await {
+        let standing = if outcome_unknown {
+            match unknown::ask(rail, &payment, self.advice(rail, held).await).await {
                 Next::Record(outcome, verdict) => return (outcome, verdict),
                 Next::Send(standing) => standing,
             }
@@ -128,15 +129,15 @@ impl PaymentLane {
     }
 }
 
-fn payment_of(job: &Claimed) -> Payment {
+fn payment_of(job: Claimed) -> Payment {
     Payment {
         outbox_id: job.outbox_id,
-        instruction_id: job.instruction_id.clone(),
-        participant_id: job.participant_id.clone(),
+        instruction_id: job.instruction_id,
+        participant_id: job.participant_id,
         sequence_id: job.sequence_id,
-        idempotency_key: job.idempotency_key.clone(),
-        rail_type: job.rail_type.clone(),
-        payload: job.payload.clone(),
+        idempotency_key: job.idempotency_key,
+        rail_type: job.rail_type,
+        payload: job.payload,
         attempt_count: job.attempt_count,
     }
 }
@@ -226,7 +227,7 @@ impl Lane for PaymentLane {
     async fn dispatch(&self, job: Job, lease: LeaseWatch) -> Finished<Record> {
         let (began, job) = (Instant::now(), job.claimed);
         let (outcome, verdict) = match self.rails.get(&job.rail_type) {
-            Some(rail) => self.carry(rail.as_ref(), &job, &lease).await,
+            Some(rail) => self.carry(rail.as_ref(), job, &lease).await,
             // No claim asked for it; whoever serves the rail will have it.
             None => {
                 (unknown::Standing::of(&job).of_unsent("this relayer does not serve the rail"), Verdict::Neutral)

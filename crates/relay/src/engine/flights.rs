@@ -75,7 +75,8 @@ impl<L: Lane> Flights<L> {
             .and_then(|tracer| Begun::dispatch(tracer, &lease.to_string(), &route, lane.origin(&job)));
         let trace_id = begun.as_ref().map(Begun::trace_id);
         let ending = Arc::clone(&self.lane);
-        let work = async move {
+        // On the heap once: a task copies what it is made of several times, and a lane's dispatch is some kilobytes.
+        let work = Box::pin(async move {
             // The process may have been held up between the claim and this moment.
             if watch.remaining().is_zero() {
                 return Landing::TooLate;
@@ -84,7 +85,7 @@ impl<L: Lane> Flights<L> {
             let finished = lane.dispatch(job, watch).await;
             fail_point::reach(Step::AfterDispatch);
             Landing::Finished(finished)
-        };
+        });
         let task = self.tasks.spawn(trace::within(begun, work, move |landing| match landing {
             Landing::Finished(finished) => ending.end(&finished.outcome),
             Landing::TooLate | Landing::Panicked | Landing::CutOff => End::well("RELEASED"),
