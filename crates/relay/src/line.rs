@@ -1,34 +1,43 @@
-//! A session with the database that a lane's calls go through, one at a time.
+//! Sessions with the database that a lane's calls go through, one at a time through each.
 //!
-//! It connects when it is first needed and again after any trouble. A call that is given up half-way must not go on at
+//! A session connects when it is first needed and again after any trouble. A call that is given up half-way must not go on at
 //! the server: a claim that nobody waits for would lease rows that nobody carries. So a call that is dropped
 //! is cancelled there, and its session with it. Which calls share a line, and what they ask, is the lane's business.
 
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use symphony_outbox::connect::{self, Target};
 use symphony_outbox::error::{CompleteError, Fault, LeaseError, Report, event, metadata};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::Semaphore;
 use tokio_postgres::Client;
 
 use crate::lane::Trouble;
 
-/// A session, made when it is needed.
+/// A session or a few, each made when it is needed.
 #[derive(Debug)]
 pub struct Line {
     target: Arc<Target>,
-    session: Mutex<Option<Client>>,
+    /// One for each call that may be under way.
+    turns: Semaphore,
+    /// Sessions that no call uses. The one that was used last is used next.
+    idle: Mutex<Vec<Arc<Client>>>,
 }
 
 impl Line {
-    /// A line to this database. Nothing is connected yet.
+    /// A line to this database, of one session. Nothing is connected yet.
     #[must_use]
     pub fn new(target: Arc<Target>) -> Self {
-        Self { target, session: Mutex::new(None) }
+        Self::of(1, target)
     }
 
-    /// Makes one call. Whoever comes meanwhile waits.
+    /// A line of so many sessions, for calls that need not wait for each other.
+    #[must_use]
+    pub fn of(sessions: usize, target: Arc<Target>) -> Self {
+        Self { target, turns: Semaphore::new(sessions), idle: Mutex::default() }
+    }
+
+    /// Makes one call. Whoever comes while every session is taken waits.
     ///
     /// # Errors
     ///
@@ -37,29 +46,31 @@ impl Line {
         &self,
         ask: impl AsyncFnOnce(&Client) -> Result<T, E>,
     ) -> Result<T, Trouble> {
-        let mut call = Call { target: &self.target, session: self.session.lock().await, done: false };
-        if call.session.as_ref().is_none_or(Client::is_closed) {
-            *call.session = None;
-            let client = self.target.connect().await.map_err(|error| not_connected(&error))?;
-            *call.session = Some(client);
-        }
-        let Some(client) = call.session.as_ref() else {
-            return Err(Trouble::Away("there is no session".to_owned()));
+        let _turn = self.turns.acquire().await;
+        let idle = self.idle().pop().filter(|client| !client.is_closed());
+        let client = match idle {
+            Some(client) => client,
+            None => Arc::new(self.target.connect().await.map_err(|error| not_connected(&error))?),
         };
-        let answer = ask(client).await.map_err(Into::into);
+        let mut call = Call { target: &self.target, client, done: false };
+        let answer = ask(&call.client).await.map_err(Into::into);
         call.done = true;
-        if answer.is_err() {
-            // A session that met trouble may be on a server that is no longer the one to ask.
-            *call.session = None;
+        // A session that met trouble may be on a server that is no longer the one to ask.
+        if answer.is_ok() {
+            self.idle().push(Arc::clone(&call.client));
         }
         answer
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Arc<Client>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A call under way. Dropped before it is done, it is cancelled at the server.
 struct Call<'a> {
     target: &'a Arc<Target>,
-    session: MutexGuard<'a, Option<Client>>,
+    client: Arc<Client>,
     done: bool,
 }
 
@@ -68,8 +79,7 @@ impl Drop for Call<'_> {
         if self.done {
             return;
         }
-        let Some(client) = self.session.take() else { return };
-        let target = Arc::clone(self.target);
+        let (target, client) = (Arc::clone(self.target), Arc::clone(&self.client));
         // Outside of a runtime there is nobody left to wait for it either.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { target.cancel(&client).await });

@@ -46,7 +46,8 @@ pub struct PaymentLane {
     rails: BTreeMap<String, Arc<dyn Rail>>,
     /// There where spans are drawn.
     callers: Option<Callers>,
-    // One line for each kind of call, so that none waits behind another.
+    // One line for each kind of call, so that none waits behind another. Outcomes have two sessions: while one waits for its commit, or hangs, the
+    // other records on.
     claims: Line,
     completions: Line,
     renewals: Line,
@@ -70,7 +71,7 @@ impl PaymentLane {
             rails,
             callers: None,
             claims: line(),
-            completions: line(),
+            completions: Line::of(2, Arc::clone(&target)),
             renewals: line(),
             repairs: line(),
             questions: line(),
@@ -94,9 +95,9 @@ impl PaymentLane {
     async fn advice(&self, rail: &dyn Rail, lease: payment::Lease) -> Result<worker::Advice, Trouble> {
         let limit = LONGEST_ADVICE.min(self.lease / 3);
         let sending = unknown::sending_time(rail);
-        let asked = self.questions.call(async |client| {
-            worker::advise_on_unknown_outcome(client, &self.worker, lease, sending).await
-        });
+        let asked = self
+            .questions
+            .call(async |client| worker::advise_on_unknown_outcome(client, &self.worker, lease, sending).await);
         timeout(limit, asked).await.unwrap_or_else(|_| Err(Trouble::Away(format!("no answer within {limit:?}"))))
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use symphony_outbox::connect::Target;
 use symphony_outbox::payment::RailAnswer;
 use symphony_proof::kit::scratch::{Database, Server};
+use symphony_proof::kit::wait::until;
 use symphony_relay::Lane;
 use symphony_relay::lane::{Done, Ended, Finished, Verdict};
 use symphony_relay::lease::LeaseWatch;
@@ -91,6 +92,39 @@ async fn a_process_may_hold_more_leases_than_one_call_takes() {
     assert_eq!(lane.renew(&leases).await.unwrap(), vec![true; 1001]);
     assert_eq!(lane.release(&leases).await.unwrap(), 1001);
     assert_eq!(lane.renew(&leases).await.unwrap(), vec![false; 1001]);
+}
+
+#[tokio::test]
+async fn an_outcome_that_waits_does_not_hold_up_the_next() {
+    let database = database(2).await;
+    let lane = lane(target(&database).await, LEASE);
+    let mut done = Vec::new();
+    for job in lane.claim(&Rooms::new(2, 2)).await.unwrap() {
+        let lease = lane.lease(&job);
+        done.push(Arc::new(Done { lease, outcome: lane.dispatch(job, held()).await.outcome }));
+    }
+    let root = database.connect().await.unwrap();
+    root.batch_execute(
+        "begin; select from symphony.payment_outbox_pending where instruction_id = 'i1' for update",
+    )
+    .await
+    .unwrap();
+    let watcher = database.connect().await.unwrap();
+    let waits = "select count(*) from pg_stat_activity \
+                 where datname = current_database() and wait_event_type = 'Lock' and query like '%complete_outbox_batch%'";
+    let first = lane.complete(&done[..1]);
+    let next = async {
+        until("the first waits for its row", SOON, async || {
+            watcher.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) == 1
+        })
+        .await
+        .unwrap();
+        lane.complete(&done[1..]).await.unwrap()
+    };
+    tokio::select! {
+        ended = next => assert_eq!(ended, [Ended::Recorded { state: "RETRYABLE", again: true, frees: false }]),
+        ended = first => panic!("the next waited for the first, which came to {ended:?}"),
+    }
 }
 
 #[tokio::test]
