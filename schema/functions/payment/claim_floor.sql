@@ -11,13 +11,9 @@ create or replace function symphony.claim_floor(p_rail_type text)
   set search_path = pg_catalog, symphony, pg_temp
 as $$
 declare
-  v_floors constant text := current_setting('symphony.claim_floors', true);
-  v_floor  jsonb;
+  v_floor jsonb;
 begin
-  if v_floors is null or v_floors = '' then
-    return '-infinity';
-  end if;
-  v_floor := v_floors::jsonb -> p_rail_type;
+  v_floor := current_setting('symphony.claim_floors', true)::jsonb -> p_rail_type;
   if (v_floor ->> 'until')::timestamptz > clock_timestamp() then
     return least((v_floor ->> 'from')::timestamptz, now() - interval '1 second');
   end if;

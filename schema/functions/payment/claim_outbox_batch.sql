@@ -42,6 +42,8 @@ as $$
 declare
   v_window   constant int := 1000;
   v_index    constant oid := 'payment_outbox_pending_claim_order'::regclass;
+  -- Whether this session has remembered a floor: as a rule it has not, and need not ask for each rail.
+  v_floored  constant boolean := current_setting('symphony.claim_floors', true) <> '';
   v_rail     record;
   v_room     int;
   -- What the caller has room for, by rail, less what it was given.
@@ -87,19 +89,27 @@ begin
 
     for v_rail in
       select r.rail_type, r.ordered, r.max_in_flight, f.floor
-      from payment_rails r
-      cross join lateral claim_floor(r.rail_type) as f (floor)
-      where not r.paused
-        and (v_rooms is null or (v_rooms ->> r.rail_type)::int > 0)
-        and (
-          select true
-          from payment_outbox_pending p
-          where p.rail_type = r.rail_type
-            and not p.parked
-            and p.next_attempt_at between f.floor and now()
-            and (p.lease_expires_at is null or p.lease_expires_at <= now())
-          order by p.next_attempt_at, p.created_at
-          limit 1)
+      from (
+        select r.*, count(*) over () as rails
+        from payment_rails r
+        where not r.paused
+          and (v_rooms is null or (v_rooms ->> r.rail_type)::int > 0)
+      ) r
+      cross join lateral (
+        select case when v_floored then claim_floor(r.rail_type) else '-infinity' end
+        offset 0
+      ) f (floor)
+      -- Of a rail that is alone, has no cap and no order the rows themselves are asked for; of others whether there are any.
+      where r.rails = 1 and not r.ordered and r.max_in_flight is null
+         or (
+           select true
+           from payment_outbox_pending p
+           where p.rail_type = r.rail_type
+             and not p.parked
+             and p.next_attempt_at between f.floor and now()
+             and (p.lease_expires_at is null or p.lease_expires_at <= now())
+           order by p.next_attempt_at, p.created_at
+           limit 1)
       order by r.rail_type
     loop
       v_room := least(v_wanted, (v_rooms ->> v_rail.rail_type)::int);
