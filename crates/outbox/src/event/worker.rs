@@ -18,10 +18,9 @@ const CLAIM: &str = "\
     from m10_recovery.claim_outbox_events($1, $2)";
 /// The room for followers is a setting of this statement alone. The claim takes it as an argument of a sort, so that it is set first.
 const CLAIM_IN_ORDER: &str = "\
-    with room as materialized (select set_config('symphony.claim_followers', $3::text, true) as said) \
     select c.id, c.aggregate_type, c.aggregate_id, c.event_type, c.payload, c.retry_count \
-    from room \
-    cross join lateral m10_recovery.claim_outbox_events(case when room.said is not null then $1 end, $2) c";
+    from set_config('symphony.claim_followers', $3::text, true) said, \
+         m10_recovery.claim_outbox_events(case when said is not null then $1 end, $2) c";
 const COMPLETE: &str = "select m10_recovery.complete_outbox_event($1, $2, $3, $4)";
 const COMPLETE_ALL: &str = "\
     select m10_recovery.complete_outbox_event(c.id, c.processor_id, c.success, c.error) \

@@ -9,10 +9,9 @@ use tokio_postgres::types::Type;
 use crate::error::LeaseError;
 
 const NEXT_DUE: &str = "\
-    with room as materialized (select set_config('symphony.claim_rooms', $1, true) as said) \
     select due.after_ms \
-    from room \
-    cross join lateral (select symphony.next_outbox_due() as after_ms where room.said is not null) due";
+    from set_config('symphony.claim_rooms', $1, true) said, \
+         lateral (select symphony.next_outbox_due() as after_ms where said is not null) due";
 
 /// How many rows of each rail a worker can take. A rail that is not named gives nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
