@@ -14,7 +14,6 @@ create or replace function symphony.bump_participant_outbox_seq(p_participant_id
   security definer
   set search_path = pg_catalog, symphony, pg_temp
   set enable_seqscan = off
-  set enable_bitmapscan = off
 as $$
 declare
   v_place tid;
