@@ -1,7 +1,8 @@
 //! The desk where outcomes are handed in: gathered for a moment, recorded together, and tried again while their leases last.
 //!
-//! The first outcome at an idle desk goes at once; those that come while a call is under way gather. One call that hangs
-//! does not hold up the rest, since a few may be under way. A call that is refused as a whole is taken apart, so that one bad row
+//! The first outcome at an idle desk goes at once; those that come while a call is under way gather, until it is answered or there are as many as one
+//! call takes: two calls at once that are half full cost more than one. A call that hangs does not hold up the rest for longer than a moment, since a few may
+//! be under way. A call that is refused as a whole is taken apart, so that one bad row
 //! cannot take the others down.
 //!
 //! It decides what goes when; it calls nobody.
@@ -20,6 +21,8 @@ use crate::trace::TraceId;
 const TOGETHER: usize = 500;
 /// The most calls that are under way.
 const ABREAST: usize = 4;
+/// How long a call may take before others stop waiting for it.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// An outcome on its way into the ledger.
 #[derive(Debug)]
@@ -115,15 +118,17 @@ impl<L, O> Desk<L, O> {
         if self.under_way >= ABREAST {
             return None;
         }
-        let at = if !self.alone.is_empty() || self.gathered.len() >= self.together {
+        let at = if !self.alone.is_empty() || self.gathered.len() >= TOGETHER {
             self.since.or(self.sent)?
         } else {
             let since = self.since?;
             match self.sent {
-                None => since,
+                Some(sent) if self.under_way > 0 => since.max(sent + PATIENCE),
                 // Idle for as long as it gathers: there is nobody to wait for.
-                Some(sent) if self.under_way == 0 => since.max(sent + self.gather).min(since + self.gather),
-                Some(_) => since + self.gather,
+                Some(sent) if self.gathered.len() < self.together => {
+                    since.max(sent + self.gather).min(since + self.gather)
+                }
+                _ => since,
             }
         };
         Some(self.not_before.map_or(at, |not_before| at.max(not_before)))

@@ -22,16 +22,31 @@ async fn the_first_outcome_at_an_idle_desk_is_recorded_at_once_and_the_next_are_
 }
 
 #[tokio::test(start_paused = true)]
-async fn outcomes_that_come_while_a_completion_is_under_way_are_gathered() {
-    let sim = Sim::new();
-    for (route, takes) in [("a", 100), ("b", 110), ("c", 112), ("d", 115), ("e", 117)] {
-        sim.manner(route, Manner { takes: takes * MS, ..PROMPT });
-        sim.enqueue(route);
+async fn outcomes_that_come_while_a_completion_is_under_way_go_together_once_it_is_answered() {
+    // Answered soon; or so late that nobody waits for it any longer.
+    for (slow, next) in [(20, 120), (1000, 200)] {
+        let sim = Sim::new();
+        for (route, takes) in [("a", 100), ("b", 110), ("c", 112), ("d", 115), ("e", 117)] {
+            sim.manner(route, Manner { takes: takes * MS, ..PROMPT });
+            sim.enqueue(route);
+        }
+        sim.faults(Call::Complete, &[Fault::Slow(slow * MS)]);
+        let work = start(&sim, quiet());
+        pass(500 * MS).await;
+        assert_eq!(sizes(&sim), [(100, 1), (next, 4)]);
+        work.end().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_completion_waits_for_none_that_is_under_way() {
+    let sim = Sim::new();
+    sim.manner("wire", Manner { takes: 100 * MS, ..PROMPT });
+    sim.enqueue_many("wire", 1000);
     sim.faults(Call::Complete, &[Fault::Slow(S)]);
-    let work = start(&sim, quiet());
+    let work = start(&sim, Settings { slots: 1000, batch: 1000, ..quiet() });
     pass(500 * MS).await;
-    assert_eq!(sizes(&sim), [(100, 1), (115, 3), (122, 1)]);
+    assert_eq!(sizes(&sim), [(100, 500), (100, 500)]);
     work.end().await;
 }
 
