@@ -39,7 +39,7 @@ pub(crate) struct Entry<L, O> {
 #[derive(Debug)]
 pub(crate) struct Desk<L, O> {
     gather: Duration,
-    /// So many wait for no more.
+    /// So many wait for no more, unless a call is under way.
     together: usize,
     gathered: VecDeque<Entry<L, O>>,
     /// When the first of those came.
