@@ -3,8 +3,6 @@
 import { parseArgs } from "node:util";
 
 const WARM_UP_MS = 1000;
-// So many samples at the beginning, but no more than a quarter of all, are for warming up.
-const WARMING_UP = 100;
 // How much later than planned a call may be before it is counted from when it should have been: timers tick in milliseconds.
 const LATE_MS = 2;
 const REPORT_EVERY_MS = 20;
@@ -35,7 +33,9 @@ export const args = {
   rate: values.rate && Number(values.rate),
 };
 
-const say = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
+const say = (line, then) => process.stdout.write(`${JSON.stringify(line)}\n`, then);
+// The last line may be longer than a pipe holds: it is to be written before the process goes.
+const end = (line) => say(line, () => process.exit(0));
 const micros = () => Math.round((performance.timeOrigin + performance.now()) * 1000);
 const pad = "x".repeat(168);
 
@@ -52,14 +52,14 @@ export async function run(peer) {
   switch (args.verb) {
     case "prepare":
       await peer.prepare();
-      say({ unfinished: peer.unfinished, sql: peer.sql });
-      process.exit(0);
+      end({ unfinished: peer.unfinished, sql: peer.sql });
+      break;
     case "enqueue":
-      say(await enqueue(await peer.client()));
-      process.exit(0);
+      end(await enqueue(await peer.client()));
+      break;
     case "batch":
-      say(await batch(await peer.client()));
-      process.exit(0);
+      end(await batch(await peer.client()));
+      break;
     case "work":
       await work(peer);
       break;
@@ -71,13 +71,13 @@ export async function run(peer) {
 async function enqueue(client) {
   if (args.rate) return paced(client);
   const begin = performance.now() + WARM_UP_MS;
-  const end = begin + args.seconds * 1000;
+  const over = begin + args.seconds * 1000;
   let count = 0;
   const one = async () => {
     for (;;) {
       await client.one(payload());
       const now = performance.now();
-      if (now >= end) return;
+      if (now >= over) return;
       if (now >= begin) count += 1;
     }
   };
@@ -85,20 +85,23 @@ async function enqueue(client) {
   return { per_second: count / args.seconds, count };
 }
 
-// One client, so many a second. What a slow call has held up was due, and waited.
+// One client, so many a second. What a slow call has held up was due, and waited. Says of each call when it was due and when it had committed.
 async function paced(client) {
   const begin = performance.now();
   let count = 0;
+  const calls = [];
   for (;;) {
     const due = (count / args.rate) * 1000;
     if (due >= args.seconds * 1000) break;
     const wait = begin + due - performance.now();
     if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait));
     const late = performance.now() - begin - due;
-    await client.one(payload(late > LATE_MS ? late : 0));
+    const one = payload(late > LATE_MS ? late : 0);
+    await client.one(one);
+    calls.push([one.at, micros()]);
     count += 1;
   }
-  return { per_second: count / ((performance.now() - begin) / 1000), count };
+  return { per_second: count / ((performance.now() - begin) / 1000), count, calls };
 }
 
 async function batch(client) {
@@ -117,27 +120,19 @@ async function batch(client) {
 
 async function work(peer) {
   let first = 0;
-  let handled = 0;
   let told = 0;
-  const delays = [];
+  const seen = [];
   await peer.work(({ at }) => {
     const now = micros();
     if (!first) first = now;
-    delays.push(now - at);
-    handled += 1;
+    seen.push([at, now]);
   });
   say({ ready: true });
   setInterval(() => {
-    if (handled === told) return;
-    told = handled;
-    say({ first, handled });
+    if (seen.length === told) return;
+    told = seen.length;
+    say({ first, handled: told });
   }, REPORT_EVERY_MS);
   process.stdin.resume();
-  process.stdin.on("end", () => {
-    const kept = delays.slice(Math.min(WARMING_UP, Math.floor(delays.length / 4))).sort((a, b) => a - b);
-    const quantile = (percent) => kept[Math.max(Math.ceil((kept.length * percent) / 100), 1) - 1] / 1000;
-    process.stdout.write(`${JSON.stringify({ handled, p50_ms: quantile(50), p99_ms: quantile(99) })}\n`, () =>
-      process.exit(0),
-    );
-  });
+  process.stdin.on("end", () => end({ handled: seen.length, seen }));
 }

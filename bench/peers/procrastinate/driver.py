@@ -12,8 +12,6 @@ import procrastinate
 
 UNFINISHED = "select exists (select from procrastinate_jobs where status in ('todo', 'doing'))"
 WARM_UP = 1.0
-# So many samples at the beginning, but no more than a quarter of all, are for warming up.
-WARMING_UP = 100
 # How much later than planned a call may be before it is counted from when it should have been.
 LATE = 0.002
 REPORT_EVERY = 0.02
@@ -38,19 +36,12 @@ class Seen:
 
     def __init__(self):
         self.first = 0
-        self.handled = 0
-        self.delays = []
+        self.times = []
 
     def saw(self, at):
         now = time.time_ns() // 1000
         self.first = self.first or now
-        self.delays.append(now - at)
-        self.handled += 1
-
-    def quantile(self, percent):
-        kept = sorted(self.delays[min(WARMING_UP, len(self.delays) // 4) :])
-        rank = max(-(-len(kept) * percent // 100), 1)
-        return kept[rank - 1] / 1000 if kept else None
+        self.times.append((at, now))
 
 
 def app(options, connections, seen):
@@ -95,15 +86,18 @@ async def enqueue(options):
 
 
 async def paced(task, options):
-    """One client, so many a second. What a slow call has held up was due, and waited."""
+    """One client, so many a second. What a slow call has held up was due, and waited. Says of each call when it was due and when it had committed."""
     begin = time.monotonic()
     count = 0
+    calls = []
     while (due := count / options.rate) < options.seconds:
         await asyncio.sleep(max(begin + due - time.monotonic(), 0))
         late = time.monotonic() - begin - due
-        await task.defer_async(**payload(late if late > LATE else 0.0))
+        one = payload(late if late > LATE else 0.0)
+        await task.defer_async(**one)
+        calls.append((one["at"], time.time_ns() // 1000))
         count += 1
-    say(per_second=count / (time.monotonic() - begin), count=count)
+    say(per_second=count / (time.monotonic() - begin), count=count, calls=calls)
 
 
 async def batch(options):
@@ -139,10 +133,10 @@ async def work(options):
             if running.done():
                 running.result()
                 return
-            if seen.handled != told:
-                told = seen.handled
+            if len(seen.times) != told:
+                told = len(seen.times)
                 say(first=seen.first, handled=told)
-        say(handled=seen.handled, p50_ms=seen.quantile(50), p99_ms=seen.quantile(99))
+        say(handled=len(seen.times), seen=seen.times)
         # What it would still like to put in order is not ours to wait for.
         os._exit(0)
 

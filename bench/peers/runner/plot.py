@@ -4,7 +4,7 @@ from html import escape
 from statistics import median
 
 from .contestants import SYMPHONY
-from .report import TITLES
+from .report import RATES, TITLES, keys
 
 WIDTH, LABEL, FIGURE = 760, 190, 110
 BAR, GAP, HEAD = 18, 8, 46
@@ -28,11 +28,11 @@ def picture(report):
     """All of it as one SVG."""
     parts, top = [], 0
     for scenario, title in TITLES.items():
-        for key in ("p50_ms", "p99_ms") if scenario == "latency" else ("per_second",):
+        for key, name in keys(scenario).items():
             bars = [(one.name, list(report.values(scenario, one.name, key=key).values())) for one in report.contestants]
             bars = [(name, values) for name, values in bars if values]
             if bars:
-                heading = f"{title}, {key[:3]}: less is better" if scenario == "latency" else title
+                heading = title if key in RATES else f"{name}, milliseconds: less is better".capitalize()
                 panel, height = _panel(heading, bars, key, top)
                 parts.append(panel)
                 top += height

@@ -65,7 +65,9 @@ class Judgement(unittest.TestCase):
         lines, missed = goals(
             said(1, "latency", SYMPHONY, 3.0, "p50_ms"), said(1, "latency", "quick", 4.0, "p50_ms"),
             said(1, "latency", "slow", 9.0, "p50_ms"), said(1, "latency", "pgmq", 2.0, "p50_ms"),
+            said(1, "latency", SYMPHONY, 1.0, "commit_p50_ms"), said(1, "latency", "slow", 2.0, "commit_p50_ms"),
         )
+        self.assertEqual(lines["commit to handler, p50 ÷ best peer"][2:], ["0.50", "0.50–0.50", "PASS", "slow"])
         self.assertEqual(lines["call to handler, p50 ÷ best peer"][2:], ["0.75", "0.75–0.75", "PASS", "quick"])
         self.assertEqual(lines["call to handler, p50 ÷ pgmq with LISTEN"][2:], ["1.50", "1.50–1.50", "MISS", "pgmq"])
         self.assertEqual(missed, 1)

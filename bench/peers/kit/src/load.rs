@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::{task::JoinSet, time::sleep_until};
 
-use crate::{Args, Client, Payload, Peer, Result};
+use crate::{Args, Client, Payload, Peer, Result, payload::micros};
 
 /// How long everybody enqueues before it counts: connections are open then, statements prepared, pages in memory.
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -43,10 +43,11 @@ pub(crate) async fn enqueue<P: Peer>(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// One client, so many a second. What a slow call has held up was due, and waited.
+/// One client, so many a second. What a slow call has held up was due, and waited. Says of each call when it was due and when it had committed.
 async fn paced(client: &mut impl Client, rate: f64, duration: Duration) -> Result<()> {
     let begin = Instant::now();
     let mut count = 0_u32;
+    let mut calls = Vec::new();
     loop {
         let due = Duration::from_secs_f64(f64::from(count) / rate);
         if due >= duration {
@@ -54,10 +55,14 @@ async fn paced(client: &mut impl Client, rate: f64, duration: Duration) -> Resul
         }
         sleep_until((begin + due).into()).await;
         let late = (begin + due).elapsed();
-        client.one(Payload::due(if late > LATE { late } else { Duration::ZERO })).await?;
+        let payload = Payload::due(if late > LATE { late } else { Duration::ZERO });
+        let at = payload.at;
+        client.one(payload).await?;
+        calls.push((at, micros()));
         count += 1;
     }
-    println!("{}", json!({ "per_second": f64::from(count) / begin.elapsed().as_secs_f64(), "count": count }));
+    let per_second = f64::from(count) / begin.elapsed().as_secs_f64();
+    println!("{}", json!({ "per_second": per_second, "count": count, "calls": calls }));
     Ok(())
 }
 

@@ -19,8 +19,6 @@ use crate::{Payload, Result, payload::micros};
 
 /// How often the runner is told how many there were.
 const REPORT_EVERY: Duration = Duration::from_millis(20);
-/// So many at the beginning, but no more than a quarter of all, are for warming up.
-const WARMING_UP: usize = 100;
 
 /// What the handlers of one worker process have seen. Cheap to clone: all clones count together.
 #[derive(Clone, Debug, Default)]
@@ -30,8 +28,8 @@ pub struct Seen(Arc<Inner>);
 struct Inner {
     first: AtomicI64,
     handled: AtomicU64,
-    /// From the call that enqueued a job to its handler, in microseconds.
-    delays: Mutex<Vec<i64>>,
+    /// When the call was made that enqueued each job, and when its handler was called.
+    times: Mutex<Vec<(i64, i64)>>,
 }
 
 impl Seen {
@@ -39,12 +37,12 @@ impl Seen {
     pub fn saw(&self, payload: &Payload) {
         let now = micros();
         let _ = self.0.first.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
-        self.0.delays.lock().unwrap_or_else(PoisonError::into_inner).push(now - payload.at);
+        self.0.times.lock().unwrap_or_else(PoisonError::into_inner).push((payload.at, now));
         self.0.handled.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Says that it is ready, then how many were handled whenever that has changed, and at the end of the input how long
-    /// it took from call to handler.
+    /// Says that it is ready, then how many were handled whenever that has changed, and at the end of the input when
+    /// each was.
     pub(crate) async fn report_until_end_of_input(&self) -> Result<()> {
         say(&json!({ "ready": true }))?;
         let mut stdin = tokio::io::stdin();
@@ -56,7 +54,8 @@ impl Seen {
             tokio::select! {
                 read = stdin.read(&mut byte) => {
                     if read? == 0 {
-                        return say(&self.summary());
+                        let times = self.0.times.lock().unwrap_or_else(PoisonError::into_inner);
+                        return say(&json!({ "handled": times.len(), "seen": *times }));
                     }
                 }
                 _ = ticks.tick() => {
@@ -69,23 +68,6 @@ impl Seen {
             }
         }
     }
-
-    fn summary(&self) -> serde_json::Value {
-        let delays = self.0.delays.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut delays = delays[WARMING_UP.min(delays.len() / 4)..].to_vec();
-        delays.sort_unstable();
-        json!({
-            "handled": self.0.handled.load(Ordering::Relaxed),
-            "p50_ms": quantile(&delays, 50),
-            "p99_ms": quantile(&delays, 99),
-        })
-    }
-}
-
-/// The value below which so many percent lie, by the nearest rank.
-fn quantile(sorted: &[i64], percent: usize) -> Option<f64> {
-    let rank = (sorted.len() * percent).div_ceil(100).max(1);
-    sorted.get(rank - 1).map(|micros| *micros as f64 / 1000.0)
 }
 
 fn say(line: &serde_json::Value) -> Result<()> {
@@ -93,18 +75,4 @@ fn say(line: &serde_json::Value) -> Result<()> {
     writeln!(out, "{line}")?;
     out.flush()?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quantile;
-
-    #[test]
-    fn a_quantile_is_the_nearest_rank() {
-        let hundred: Vec<i64> = (1..=100).map(|number| number * 1000).collect();
-        assert_eq!(quantile(&hundred, 50), Some(50.0));
-        assert_eq!(quantile(&hundred, 99), Some(99.0));
-        assert_eq!(quantile(&[7000], 99), Some(7.0));
-        assert_eq!(quantile(&[], 99), None);
-    }
 }
