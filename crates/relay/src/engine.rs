@@ -14,9 +14,11 @@ mod flights;
 mod release;
 mod shift;
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use crate::bell::{Bell, Rope};
@@ -92,7 +94,21 @@ impl<L: Lane> Engine<L> {
     }
 
     /// Works until it is told to stop, and says what it did. Dropped, it leaves at once.
-    pub async fn run<B: Bell>(self, bell: Option<B>, mut stop: Signal) -> Summary {
+    ///
+    /// The loop is a task of its own. Whoever waits for it may do so on the thread that started the runtime, which is none of its workers:
+    /// each ring and each answer would have to wake that thread first, and that one a worker again.
+    pub async fn run<B: Bell>(self, bell: Option<B>, stop: Signal) -> Summary {
+        let mut task = JoinSet::new();
+        task.spawn(self.work(bell, stop));
+        match task.join_next().await.map(|ended| ended.map_err(JoinError::try_into_panic)) {
+            Some(Ok(summary)) => summary,
+            Some(Err(Ok(panic))) => resume_unwind(panic),
+            // The runtime goes down, and whoever waits with it.
+            Some(Err(Err(_))) | None => Summary::default(),
+        }
+    }
+
+    async fn work<B: Bell>(self, bell: Option<B>, mut stop: Signal) -> Summary {
         let mut rope = bell.map(|bell| Rope::new(bell, Arc::clone(&self.meter)));
         let mut shift = Shift::new(self.lane, self.settings, self.meter, rope.is_some(), Instant::now());
         shift.flights.tracer = self.tracer;

@@ -1,6 +1,11 @@
 //! How an engine ends.
 
-use symphony_relay::Settings;
+use std::sync::Arc;
+
+use symphony_relay::bell::NoBell;
+use symphony_relay::stop::Stop;
+use symphony_relay::{Engine, Settings};
+use tokio::time::timeout;
 
 use crate::sim::*;
 
@@ -107,4 +112,17 @@ async fn an_engine_whose_switch_is_gone_works_on() {
     pass(S).await;
     assert_eq!(sim.ledger(id), [Outcome::Paid]);
     work.task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_is_dropped_leaves_at_once() {
+    let sim = Sim::new();
+    let engine = Engine::new(Arc::new(sim.clone()), Settings::default()).unwrap();
+    let (_stop, signal) = Stop::new();
+    timeout(S, engine.run(None::<NoBell>, signal)).await.unwrap_err();
+    let claims = sim.made(Call::Claim).len();
+    assert!(claims > 0, "it was at work");
+    let id = sim.enqueue("wire");
+    pass(10 * S).await;
+    assert_eq!((sim.made(Call::Claim).len(), sim.dispatched_at(id)), (claims, None));
 }

@@ -1,7 +1,13 @@
 //! When the engine claims.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use symphony_relay::Engine;
+use symphony_relay::bell::NoBell;
+use symphony_relay::metrics::Meter;
+use symphony_relay::stop::Stop;
 use symphony_relay::wake::Cause;
 
 use crate::sim::*;
@@ -381,4 +387,31 @@ async fn what_had_to_come_after_a_row_is_claimed_as_soon_as_that_one_is_recorded
     assert_eq!(sim.see(|world| world.ledger.len()), 5);
     assert_eq!(sim.made(Call::Claim).iter().map(|made| made.got).collect::<Vec<_>>(), [1, 1, 1, 1, 1, 0]);
     work.end().await;
+}
+
+/// Notes whether it is told from within a task.
+#[derive(Default)]
+struct Place(AtomicBool);
+
+impl Meter for Place {
+    fn wakeup(&self, _cause: Cause) {
+        self.0.store(tokio::task::try_id().is_some(), Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_is_a_task_of_its_own_wherever_it_is_waited_for() {
+    assert_eq!(
+        tokio::task::try_id(),
+        None,
+        "this is the thread that started the runtime, and none of its workers"
+    );
+    let (sim, place) = (Sim::new(), Arc::new(Place::default()));
+    let engine = Engine::new(Arc::new(sim.clone()), quiet()).unwrap().with_meter(Arc::clone(&place) as _);
+    let (stop, signal) = Stop::new();
+    tokio::join!(engine.run(None::<NoBell>, signal), async {
+        pass(S).await;
+        stop.signal();
+    });
+    assert!(place.0.load(Ordering::Relaxed));
 }
