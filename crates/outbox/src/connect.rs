@@ -6,11 +6,15 @@
 //!
 //! # Layout
 //! - `address`: takes apart what a person wrote
+//! - `announced`: who answers, as was said at the beginning
 //! - `hosts`: several of them, so that one that is dead does not hold up the next
+//! - `session`: a connection that remembers what it was asked
 //! - `tls`: whom to believe, and who we say we are
 
 mod address;
+mod announced;
 mod hosts;
+mod session;
 mod tls;
 
 use std::{fmt, future, path::PathBuf, time::Duration};
@@ -23,13 +27,14 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 pub use address::redact;
 use address::{Address, Mode, encode};
+pub use session::Session;
 
 /// How long one host may take, unless the address says otherwise with `connect_timeout`.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const APPLICATION: &str = "symphony";
 
-/// A session, and what carries it.
-type Session = (Client, Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>);
+/// A connection, and what carries it.
+type Opened = (Client, Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>);
 
 /// Why there is no connection. The address is shown without its password.
 #[derive(Debug, thiserror::Error)]
@@ -226,6 +231,14 @@ impl Target {
         Ok(client)
     }
 
+    /// Opens a session that remembers what it was asked, unless a pooler stands between.
+    ///
+    /// # Errors
+    /// When the server is not reached in time, or refuses.
+    pub async fn connect_to_ask(&self) -> Result<Session, Error> {
+        Ok(Session::over(self.connect().await?).await)
+    }
+
     /// The same, and `hear` is told what the server says unasked: notifications and notices, in order.
     ///
     /// # Errors
@@ -248,7 +261,7 @@ impl Target {
         let _ = tokio::time::timeout(TIMEOUT, client.cancel_token().cancel_query(self.tls.clone())).await;
     }
 
-    async fn session(&self) -> Result<Session, Error> {
+    async fn session(&self) -> Result<Opened, Error> {
         let tries = hosts::apart(&self.config).into_iter().map(|config| {
             let alone = Self { config, ..self.clone() };
             async move { alone.session_with_host().await }
@@ -257,7 +270,7 @@ impl Target {
         hosts::first(tries).await.unwrap_or_else(|| Err(nobody()))
     }
 
-    async fn session_with_host(&self) -> Result<Session, Error> {
+    async fn session_with_host(&self) -> Result<Opened, Error> {
         match self.mode {
             Mode::Disable => self.open(SslMode::Disable).await,
             Mode::Require | Mode::VerifyCa | Mode::VerifyFull => self.open(SslMode::Require).await,
@@ -274,7 +287,7 @@ impl Target {
         }
     }
 
-    async fn open(&self, mode: SslMode) -> Result<Session, Error> {
+    async fn open(&self, mode: SslMode) -> Result<Opened, Error> {
         let mut config = self.config.clone();
         config.ssl_mode(mode);
         let limit = config.get_connect_timeout().copied().unwrap_or(TIMEOUT);

@@ -114,6 +114,7 @@
 //! - [`payment`]: the payment lane, by who asks: its producer, worker, operator, and whoever reads
 //! - [`event`]: the event lane, by who asks: its publisher, worker, and whoever reads
 //! - [`metadata`]: the metadata lane, by who asks: its producer, worker, and whoever reads
+//! - [`ask`]: what the calls of a worker go through
 //! - `bell`: what wakes a relayer when work is committed
 //! - `clock`: what time the database has
 //! - [`error`]: what can go wrong, and what to do then
@@ -130,6 +131,8 @@
 //! - `sqlx`: the calls of producers and publishers, over sqlx
 //! - `admin`: the installer
 
+#[cfg(feature = "tokio-postgres")]
+pub mod ask;
 #[cfg(feature = "admin")]
 pub mod bell;
 #[cfg(feature = "admin")]

@@ -48,9 +48,10 @@ fn hand_to_server(data: &Path, name: &str) {
 }
 
 async fn is_encrypted(url: &str) -> bool {
-    let client = Target::parse(url).unwrap().connect().await.unwrap();
+    let session = Target::parse(url).unwrap().connect_to_ask().await.unwrap();
+    assert!(session.remembers(), "encrypted or not, it is seen that no pooler stands between");
     let asked = "select ssl from pg_stat_ssl where pid = pg_backend_pid()";
-    client.query_one(asked, &[]).await.unwrap().get(0)
+    session.client().query_one(asked, &[]).await.unwrap().get(0)
 }
 
 async fn refusal(url: &str) -> String {

@@ -11,12 +11,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use symphony_outbox::connect::Target;
+use symphony_outbox::connect::{Session, Target};
 use symphony_outbox::error::event::CompleteError;
 use symphony_outbox::event::worker::{self, Claimed, Completion, Outcome};
 use symphony_outbox::event::{EventId, ProcessorId};
 use symphony_outbox::{BatchSize, WorkerId};
-use tokio_postgres::Client;
 
 use crate::lane::{Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
 use crate::lease::{LeaseWatch, Term};
@@ -157,7 +156,7 @@ impl EventLane {
     /// Whether no earlier event of the aggregate is unprocessed, whoever holds it. Else it goes back, and is not claimed again before
     /// that one is processed.
     async fn is_first(&self, id: EventId) -> Result<(), String> {
-        match self.questions.call(async |client| worker::earlier_unprocessed(client, id).await).await {
+        match self.questions.call(async |session| worker::earlier_unprocessed(session, id).await).await {
             Ok(None) => Ok(()),
             Ok(Some(behind)) => Err(format!("waits behind event {behind}")),
             Err(trouble) => Err(trouble.to_string()),
@@ -175,7 +174,7 @@ impl EventLane {
         if recorded.is_empty() {
             return false;
         }
-        let question = self.questions.call(async |client| worker::any_behind(client, recorded).await);
+        let question = self.questions.call(async |session| worker::any_behind(session, recorded).await);
         matches!(tokio::time::timeout(ASKING, question).await, Err(_) | Ok(Err(_) | Ok(true)))
     }
 
@@ -235,11 +234,11 @@ impl Lane for EventLane {
             return Err(Trouble::Refused(format!("a claim of {room} events")));
         };
         let followers = u16::try_from(self.followers(room)).unwrap_or(u16::MAX);
-        let claim = async |client: &Client| {
+        let claim = async |session: &Session| {
             if self.strict() {
-                worker::claim_in_order(client, &self.worker, at_most, followers).await
+                worker::claim_in_order(session, &self.worker, at_most, followers).await
             } else {
-                worker::claim(client, &self.worker, at_most).await
+                worker::claim(session, &self.worker, at_most).await
             }
         };
         let claim = self.claims.call(claim).await?;
@@ -274,7 +273,7 @@ impl Lane for EventLane {
             })
             .collect();
         let ends =
-            self.completions.call(async |client| worker::complete_batch(client, &completions).await).await?;
+            self.completions.call(async |session| worker::complete_batch(session, &completions).await).await?;
         let last = |(end, done): (&Result<(), CompleteError>, &Arc<Done<Lease, Parting>>)| {
             (end.is_ok() && done.outcome.place.as_ref().is_some_and(Place::is_last)).then_some(done.lease.id)
         };
@@ -304,7 +303,7 @@ impl Lane for EventLane {
             outcome: Outcome::Failed { error: Some("given back before it was sent".to_owned()) },
         };
         let completions: Vec<_> = leases.iter().map(back).collect();
-        let ends = self.releases.call(async |client| worker::complete_batch(client, &completions).await).await?;
+        let ends = self.releases.call(async |session| worker::complete_batch(session, &completions).await).await?;
         Ok(ends.iter().filter(|end| end.is_ok()).count())
     }
 
@@ -314,6 +313,6 @@ impl Lane for EventLane {
     }
 
     async fn next_due(&self) -> Result<Option<Duration>, Trouble> {
-        self.claims.call(async |client| worker::next_due(client).await).await
+        self.claims.call(async |session| worker::next_due(session).await).await
     }
 }

@@ -7,10 +7,9 @@
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use symphony_outbox::connect::{self, Target};
+use symphony_outbox::connect::{self, Session, Target};
 use symphony_outbox::error::{CompleteError, Fault, LeaseError, Report, event, metadata};
 use tokio::sync::Semaphore;
-use tokio_postgres::Client;
 
 use crate::lane::Trouble;
 
@@ -21,7 +20,7 @@ pub struct Line {
     /// One for each call that may be under way.
     turns: Semaphore,
     /// Sessions that no call uses. The one that was used last is used next.
-    idle: Mutex<Vec<Arc<Client>>>,
+    idle: Mutex<Vec<Arc<Session>>>,
 }
 
 impl Line {
@@ -44,25 +43,25 @@ impl Line {
     /// What the call met, and whether it is worth another try.
     pub async fn call<T, E: Into<Trouble>>(
         &self,
-        ask: impl AsyncFnOnce(&Client) -> Result<T, E>,
+        ask: impl AsyncFnOnce(&Session) -> Result<T, E>,
     ) -> Result<T, Trouble> {
         let _turn = self.turns.acquire().await;
-        let idle = self.idle().pop().filter(|client| !client.is_closed());
-        let client = match idle {
-            Some(client) => client,
-            None => Arc::new(self.target.connect().await.map_err(|error| not_connected(&error))?),
+        let idle = self.idle().pop().filter(|session| !session.client().is_closed());
+        let session = match idle {
+            Some(session) => session,
+            None => Arc::new(self.target.connect_to_ask().await.map_err(|error| not_connected(&error))?),
         };
-        let mut call = Call { target: &self.target, client, done: false };
-        let answer = ask(&call.client).await.map_err(Into::into);
+        let mut call = Call { target: &self.target, session, done: false };
+        let answer = ask(&call.session).await.map_err(Into::into);
         call.done = true;
-        // A session that met trouble may be on a server that is no longer the one to ask.
+        // A session that met trouble may be on a server that is no longer the one to ask, or remember what has changed there.
         if answer.is_ok() {
-            self.idle().push(Arc::clone(&call.client));
+            self.idle().push(Arc::clone(&call.session));
         }
         answer
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Arc<Client>>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<Arc<Session>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -70,7 +69,7 @@ impl Line {
 /// A call under way. Dropped before it is done, it is cancelled at the server.
 struct Call<'a> {
     target: &'a Arc<Target>,
-    client: Arc<Client>,
+    session: Arc<Session>,
     done: bool,
 }
 
@@ -79,10 +78,10 @@ impl Drop for Call<'_> {
         if self.done {
             return;
         }
-        let (target, client) = (Arc::clone(self.target), Arc::clone(&self.client));
+        let (target, session) = (Arc::clone(self.target), Arc::clone(&self.session));
         // Outside of a runtime there is nobody left to wait for it either.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { target.cancel(&client).await });
+            runtime.spawn(async move { target.cancel(session.client()).await });
         }
     }
 }
@@ -116,10 +115,11 @@ impl From<Fault> for Trouble {
         let words = in_words(fault.report());
         let passes = match &fault {
             Fault::RetryTransaction(_) | Fault::LockHeld(_) | Fault::ConnectionLost { .. } => true,
-            // A standby, a cancelled statement, too many connections, a full disk: another moment, or another server.
-            Fault::Other(report) => report
-                .sqlstate()
-                .is_some_and(|state| state == "25006" || state == "57014" || state.starts_with("53")),
+            // A standby, a cancelled statement, too many connections, a full disk: another moment, or another server. What the session
+            // remembers is no longer what is there, or not there any more: another session.
+            Fault::Other(report) => report.sqlstate().is_some_and(|state| {
+                matches!(state, "25006" | "57014" | "0A000" | "26000") || state.starts_with("53")
+            }),
             Fault::NotReadCommitted(_)
             | Fault::MissingRole { .. }
             | Fault::NotInstalled(_)

@@ -124,7 +124,7 @@ impl MetadataLane {
 
     /// Ends claims, and tells which entries are dead.
     async fn end(&self, line: &Line, completions: &[Completion]) -> Result<Vec<Answer>, Trouble> {
-        let answers = line.call(async |client| worker::complete_batch(client, completions).await).await?;
+        let answers = line.call(async |session| worker::complete_batch(session, completions).await).await?;
         for (answer, completion) in answers.iter().zip(completions) {
             if is_dead(answer) {
                 tell_dead(completion.lease.id);
@@ -199,7 +199,8 @@ impl Lane for MetadataLane {
             return Ok(Vec::new());
         }
         let at_most = i32::try_from(room).unwrap_or(i32::MAX);
-        let claimed = self.claims.call(async |client| worker::claim(client, &self.worker, at_most).await).await?;
+        let claimed =
+            self.claims.call(async |session| worker::claim(session, &self.worker, at_most).await).await?;
         let job = |claimed: Claimed| Job {
             store: self.storing.routes.of(claimed.entity.entity_type()).map(str::to_owned),
             place: self.queues.stand(claimed.entity.entity_type(), claimed.entity.entity_id()),
@@ -246,7 +247,7 @@ impl Lane for MetadataLane {
 
     async fn repair(&self) -> Result<Repaired, Trouble> {
         let most = i32::try_from(BATCH).unwrap_or(i32::MAX);
-        let repaired = self.repairs.call(async |client| worker::repair(client, most).await).await?;
+        let repaired = self.repairs.call(async |session| worker::repair(session, most).await).await?;
         let dead: Vec<_> = repaired.iter().filter(|repaired| repaired.status == Status::Dlq).collect();
         for repaired in &dead {
             tell_dead(repaired.id);
@@ -255,7 +256,7 @@ impl Lane for MetadataLane {
     }
 
     async fn next_due(&self) -> Result<Option<Duration>, Trouble> {
-        self.claims.call(async |client| worker::next_due(client).await).await
+        self.claims.call(async |session| worker::next_due(session).await).await
     }
 }
 

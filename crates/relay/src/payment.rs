@@ -13,14 +13,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use symphony_outbox::connect::Target;
+use symphony_outbox::connect::{Session, Target};
 use symphony_outbox::error::{CompleteError, Fault};
 use symphony_outbox::payment::worker::{self, Claimed, Rooms as RailRooms};
 use symphony_outbox::payment::{self, AttemptState, Completed, Completion, Outcome, RailAnswer};
 use symphony_outbox::{BatchSize, WorkerId};
 
 use tokio::time::timeout;
-use tokio_postgres::Client;
 
 use crate::lane::{Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
 use crate::lease::{LeaseWatch, Term};
@@ -97,7 +96,7 @@ impl PaymentLane {
         let sending = unknown::sending_time(rail);
         let asked = self
             .questions
-            .call(async |client| worker::advise_on_unknown_outcome(client, &self.worker, lease, sending).await);
+            .call(async |session| worker::advise_on_unknown_outcome(session, &self.worker, lease, sending).await);
         timeout(limit, asked).await.unwrap_or_else(|_| Err(Trouble::Away(format!("no answer within {limit:?}"))))
     }
 
@@ -216,7 +215,9 @@ impl Lane for PaymentLane {
         let of_rails = self.rooms(|rail| rooms.of(rail));
         let claimed = self
             .claims
-            .call(async |client| worker::claim_within(client, &self.worker, at_most, self.lease, &of_rails).await)
+            .call(async |session| {
+                worker::claim_within(session, &self.worker, at_most, self.lease, &of_rails).await
+            })
             .await?;
         let mut of = match &self.callers {
             Some(callers) => callers.of(&self.claims, &claimed).await,
@@ -251,8 +252,8 @@ impl Lane for PaymentLane {
                 latency: done.outcome.latency,
             })
             .collect();
-        let complete = async |client: &Client| {
-            match worker::complete_batch(client, &self.worker, &completions).await {
+        let complete = async |session: &Session| {
+            match worker::complete_batch(session, &self.worker, &completions).await {
                 // The index refuses the whole statement. Alone, a row knows that it was meant; together, each is tried alone.
                 Err(stopped @ CompleteError::Fault(Fault::TerminalBackstop(_))) if completions.len() == 1 => {
                     Ok(vec![Err(stopped)])
@@ -270,7 +271,7 @@ impl Lane for PaymentLane {
         for part in leases.chunks(TOGETHER) {
             let renewed = self
                 .renewals
-                .call(async |client| worker::renew(client, &self.worker, part, self.lease).await)
+                .call(async |session| worker::renew(session, &self.worker, part, self.lease).await)
                 .await?;
             held.extend(renewed.iter().map(|renewed| renewed.lease_expires_at.is_some()));
         }
@@ -281,16 +282,20 @@ impl Lane for PaymentLane {
         let leases: Vec<_> = leases.iter().map(|lease| lease.0).collect();
         let mut count = 0;
         for part in leases.chunks(TOGETHER) {
-            let released =
-                self.repairs.call(async |client| worker::release(client, &self.worker, part, None).await).await?;
+            let released = self
+                .repairs
+                .call(async |session| worker::release(session, &self.worker, part, None).await)
+                .await?;
             count += released.iter().filter(|released| released.released).count();
         }
         Ok(count)
     }
 
     async fn repair(&self) -> Result<Repaired, Trouble> {
-        let repaired =
-            self.repairs.call(async |client| worker::repair(client, &self.worker, BatchSize::MOST).await).await?;
+        let repaired = self
+            .repairs
+            .call(async |session| worker::repair(session, &self.worker, BatchSize::MOST).await)
+            .await?;
         let ended = repaired.iter().filter(|repaired| repaired.state == AttemptState::Failed).count();
         let more = repaired.len() >= usize::from(BatchSize::MOST.get());
         Ok(Repaired { requeued: repaired.len() - ended, ended, more })
@@ -298,7 +303,7 @@ impl Lane for PaymentLane {
 
     async fn next_due(&self) -> Result<Option<Duration>, Trouble> {
         let rooms = self.rooms(|_| 1);
-        self.claims.call(async |client| worker::next_due(client, &rooms).await).await
+        self.claims.call(async |session| worker::next_due(session, &rooms).await).await
     }
 }
 

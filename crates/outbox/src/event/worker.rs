@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
-use tokio_postgres::{GenericClient, Row};
 
 use super::{Event, EventId, ProcessorId};
+use crate::ask::Ask;
 use crate::error::Fault;
 use crate::error::event::{ClaimError, CompleteError};
 use crate::{BatchSize, WorkerId};
@@ -103,13 +104,13 @@ pub enum Outcome {
 /// # Errors
 ///
 /// See [`ClaimError`].
-pub async fn claim(client: &impl GenericClient, worker: &WorkerId, size: BatchSize) -> Result<Claim, ClaimError> {
+pub async fn claim(client: &impl Ask, worker: &WorkerId, size: BatchSize) -> Result<Claim, ClaimError> {
     let processor = ProcessorId::fresh(worker);
     let arguments = [
         (&processor.as_str() as &(dyn tokio_postgres::types::ToSql + Sync), Type::TEXT),
         (&i32::from(size.get()), Type::INT4),
     ];
-    let rows = client.query_typed(CLAIM, &arguments).await?;
+    let rows = client.ask(CLAIM, &arguments).await?;
     let events = rows.iter().map(claimed).collect::<Result<_, _>>()?;
     Ok(Claim { processor, events })
 }
@@ -122,7 +123,7 @@ pub async fn claim(client: &impl GenericClient, worker: &WorkerId, size: BatchSi
 ///
 /// See [`ClaimError`].
 pub async fn claim_in_order(
-    client: &impl GenericClient,
+    client: &impl Ask,
     worker: &WorkerId,
     size: BatchSize,
     followers: u16,
@@ -133,7 +134,7 @@ pub async fn claim_in_order(
         (&i32::from(size.get()), Type::INT4),
         (&i32::from(followers), Type::INT4),
     ];
-    let rows = client.query_typed(CLAIM_IN_ORDER, &arguments).await?;
+    let rows = client.ask(CLAIM_IN_ORDER, &arguments).await?;
     let events = rows.iter().map(claimed).collect::<Result<_, _>>()?;
     Ok(Claim { processor, events })
 }
@@ -144,14 +145,14 @@ pub async fn claim_in_order(
 ///
 /// See [`CompleteError`]. A claim older than 5 minutes that nobody took over is still held.
 pub async fn complete(
-    client: &impl GenericClient,
+    client: &impl Ask,
     processor: &ProcessorId,
     id: EventId,
     outcome: &Outcome,
 ) -> Result<(), CompleteError> {
     let (success, error) = said(outcome);
     client
-        .query_typed_one(
+        .ask_one(
             COMPLETE,
             &[
                 (&id.0, Type::INT8),
@@ -181,14 +182,14 @@ pub struct Completion {
 ///
 /// For what is wrong with the call as a whole. See [`CompleteError`].
 pub async fn complete_batch(
-    client: &impl GenericClient,
+    client: &impl Ask,
     completions: &[Completion],
 ) -> Result<Vec<Result<(), CompleteError>>, CompleteError> {
     let ids: Vec<_> = completions.iter().map(|c| c.id.0).collect();
     let processors: Vec<_> = completions.iter().map(|c| c.processor.as_str()).collect();
     let (successes, errors): (Vec<_>, Vec<_>) = completions.iter().map(|c| said(&c.outcome)).unzip();
     let all = client
-        .query_typed(
+        .ask(
             COMPLETE_ALL,
             &[
                 (&ids, Type::INT8_ARRAY),
@@ -222,8 +223,8 @@ pub async fn complete_batch(
 /// # Errors
 ///
 /// See [`Fault`].
-pub async fn next_due(client: &impl GenericClient) -> Result<Option<Duration>, Fault> {
-    let row = client.query_typed_one(NEXT_DUE, &[]).await?;
+pub async fn next_due(client: &impl Ask) -> Result<Option<Duration>, Fault> {
+    let row = client.ask_one(NEXT_DUE, &[]).await?;
     let after_ms: Option<i64> = row.try_get(0)?;
     Ok(after_ms.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or_default())))
 }
@@ -236,9 +237,9 @@ pub async fn next_due(client: &impl GenericClient) -> Result<Option<Duration>, F
 /// # Errors
 ///
 /// See [`Fault`].
-pub async fn earlier_unprocessed(client: &impl GenericClient, id: EventId) -> Result<Option<EventId>, Fault> {
-    let row = client.query_typed_opt(EARLIER, &[(&id.0, Type::INT8)]).await?;
-    row.map(|row| Ok(EventId(row.try_get(0)?))).transpose()
+pub async fn earlier_unprocessed(client: &impl Ask, id: EventId) -> Result<Option<EventId>, Fault> {
+    let rows = client.ask(EARLIER, &[(&id.0, Type::INT8)]).await?;
+    rows.first().map(|row| Ok(EventId(row.try_get(0)?))).transpose()
 }
 
 /// Whether the next unprocessed event behind one of these, in its aggregate, is held by nobody.
@@ -248,9 +249,9 @@ pub async fn earlier_unprocessed(client: &impl GenericClient, id: EventId) -> Re
 /// # Errors
 ///
 /// See [`Fault`].
-pub async fn any_behind(client: &impl GenericClient, ids: &[EventId]) -> Result<bool, Fault> {
+pub async fn any_behind(client: &impl Ask, ids: &[EventId]) -> Result<bool, Fault> {
     let ids: Vec<_> = ids.iter().map(|id| id.0).collect();
-    Ok(client.query_typed_one(BEHIND, &[(&ids, Type::INT8_ARRAY)]).await?.try_get(0)?)
+    Ok(client.ask_one(BEHIND, &[(&ids, Type::INT8_ARRAY)]).await?.try_get(0)?)
 }
 
 fn said(outcome: &Outcome) -> (bool, Option<&str>) {

@@ -4,11 +4,12 @@
 //! uses it up as well: what is still claimed comes back by repair. For a login with the role `symphony_executor`.
 
 use jiff::Timestamp;
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
-use tokio_postgres::{GenericClient, Row};
 use uuid::Uuid;
 
 use super::{Entity, EntryId, Reason};
+use crate::ask::Ask;
 use crate::error::metadata::MoveError;
 use crate::{LeaseToken, Payload};
 
@@ -69,9 +70,9 @@ impl Claimed {
     /// # Errors
     ///
     /// See [`MoveError`]. Nothing has changed then.
-    pub async fn published(self, client: &impl GenericClient) -> Result<(), MoveError> {
+    pub async fn published(self, client: &impl Ask) -> Result<(), MoveError> {
         let (id, token) = (self.lease.id.0, self.lease.token.0);
-        client.query_typed_one(PUBLISHED, &[(&id, Type::UUID), (&token, Type::UUID)]).await?;
+        client.ask_one(PUBLISHED, &[(&id, Type::UUID), (&token, Type::UUID)]).await?;
         Ok(())
     }
 
@@ -80,10 +81,10 @@ impl Claimed {
     /// # Errors
     ///
     /// See [`MoveError`]. Nothing has changed then.
-    pub async fn failed(self, client: &impl GenericClient, why: &Reason) -> Result<Failed, MoveError> {
+    pub async fn failed(self, client: &impl Ask, why: &Reason) -> Result<Failed, MoveError> {
         let (id, token) = (self.lease.id, self.lease.token.0);
         let row = client
-            .query_typed_one(FAILED, &[(&id.0, Type::UUID), (&token, Type::UUID), (&why.as_str(), Type::TEXT)])
+            .ask_one(FAILED, &[(&id.0, Type::UUID), (&token, Type::UUID), (&why.as_str(), Type::TEXT)])
             .await?;
         Ok(Failed { id, retry_count: row.try_get("retry_count")?, next_retry_at: row.try_get("next_retry_at")? })
     }
@@ -93,7 +94,7 @@ impl Claimed {
     /// # Errors
     ///
     /// See [`MoveError`]: [`MoveError::WrongStatus`] where it has retries left. Nothing has changed then.
-    pub async fn dead_letter(self, client: &impl GenericClient, why: &Reason) -> Result<(), MoveError> {
+    pub async fn dead_letter(self, client: &impl Ask, why: &Reason) -> Result<(), MoveError> {
         dead_letter(client, self.lease.id, Some(self.lease.token.0), why).await
     }
 }
@@ -104,20 +105,20 @@ impl Failed {
     /// # Errors
     ///
     /// See [`MoveError`]: somebody may have claimed it again. Nothing has changed then.
-    pub async fn dead_letter(self, client: &impl GenericClient, why: &Reason) -> Result<(), MoveError> {
+    pub async fn dead_letter(self, client: &impl Ask, why: &Reason) -> Result<(), MoveError> {
         dead_letter(client, self.id, None, why).await
     }
 }
 
 pub(super) async fn dead_letter(
-    client: &impl GenericClient,
+    client: &impl Ask,
     id: EntryId,
     token: Option<Uuid>,
     why: &Reason,
 ) -> Result<(), MoveError> {
     let arguments: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
         [(&id.0, Type::UUID), (&token, Type::UUID), (&why.as_str(), Type::TEXT)];
-    client.query_typed_one(DLQ, &arguments).await?;
+    client.ask_one(DLQ, &arguments).await?;
     Ok(())
 }
 

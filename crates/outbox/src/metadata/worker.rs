@@ -6,12 +6,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
-use tokio_postgres::{GenericClient, Row};
 
 use super::claimed::{self, claimed};
 use super::{Claimed, EntryId, Lease, Reason, Status};
 use crate::WorkerId;
+use crate::ask::Ask;
 use crate::error::metadata::{ClaimError, MoveError};
 use crate::error::{Fault, Report};
 
@@ -72,8 +73,8 @@ pub struct Repaired {
 /// # Errors
 ///
 /// See [`ClaimError`].
-pub async fn claim(client: &impl GenericClient, worker: &WorkerId, size: i32) -> Result<Vec<Claimed>, ClaimError> {
-    let rows = client.query_typed(CLAIM, &[(&worker.as_str(), Type::TEXT), (&size, Type::INT4)]).await?;
+pub async fn claim(client: &impl Ask, worker: &WorkerId, size: i32) -> Result<Vec<Claimed>, ClaimError> {
+    let rows = client.ask(CLAIM, &[(&worker.as_str(), Type::TEXT), (&size, Type::INT4)]).await?;
     Ok(rows.iter().map(claimed).collect::<Result<_, _>>()?)
 }
 
@@ -82,15 +83,12 @@ pub async fn claim(client: &impl GenericClient, worker: &WorkerId, size: i32) ->
 /// # Errors
 ///
 /// For the call as a whole, where nothing was recorded. See [`MoveError`].
-pub async fn complete_batch(
-    client: &impl GenericClient,
-    completions: &[Completion],
-) -> Result<Vec<Answer>, MoveError> {
+pub async fn complete_batch(client: &impl Ask, completions: &[Completion]) -> Result<Vec<Answer>, MoveError> {
     let ids: Vec<_> = completions.iter().map(|c| c.lease.id.0).collect();
     let tokens: Vec<_> = completions.iter().map(|c| c.lease.token.0).collect();
     let (outcomes, errors): (Vec<_>, Vec<_>) = completions.iter().map(|c| said(&c.outcome)).unzip();
     let rows = client
-        .query_typed(
+        .ask(
             COMPLETE,
             &[
                 (&ids, Type::UUID_ARRAY),
@@ -108,7 +106,7 @@ pub async fn complete_batch(
 /// # Errors
 ///
 /// See [`MoveError`]. Nothing has changed then.
-pub async fn dead_letter(client: &impl GenericClient, id: EntryId, why: &Reason) -> Result<(), MoveError> {
+pub async fn dead_letter(client: &impl Ask, id: EntryId, why: &Reason) -> Result<(), MoveError> {
     claimed::dead_letter(client, id, None, why).await
 }
 
@@ -117,8 +115,8 @@ pub async fn dead_letter(client: &impl GenericClient, id: EntryId, why: &Reason)
 /// # Errors
 ///
 /// See [`ClaimError`].
-pub async fn repair(client: &impl GenericClient, most: i32) -> Result<Vec<Repaired>, ClaimError> {
-    let rows = client.query_typed(REPAIR, &[(&most, Type::INT4)]).await?;
+pub async fn repair(client: &impl Ask, most: i32) -> Result<Vec<Repaired>, ClaimError> {
+    let rows = client.ask(REPAIR, &[(&most, Type::INT4)]).await?;
     Ok(rows.iter().map(repaired).collect::<Result<_, _>>()?)
 }
 
@@ -127,8 +125,8 @@ pub async fn repair(client: &impl GenericClient, most: i32) -> Result<Vec<Repair
 /// # Errors
 ///
 /// See [`Fault`].
-pub async fn next_due(client: &impl GenericClient) -> Result<Option<Duration>, Fault> {
-    let row = client.query_typed_one(NEXT_DUE, &[]).await?;
+pub async fn next_due(client: &impl Ask) -> Result<Option<Duration>, Fault> {
+    let row = client.ask_one(NEXT_DUE, &[]).await?;
     let after_ms: Option<i64> = row.try_get(0)?;
     Ok(after_ms.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or_default())))
 }

@@ -29,7 +29,7 @@ impl Callers {
             return HashMap::new();
         }
         let outboxes: Vec<_> = claimed.iter().map(|claimed| claimed.outbox_id).collect();
-        let asked = line.call(async |client| worker::trace_contexts(client, &outboxes).await);
+        let asked = line.call(async |session| worker::trace_contexts(session, &outboxes).await);
         let late = |_| Err(Trouble::Away(format!("no answer within {PATIENCE:?}")));
         match timeout(PATIENCE, asked).await.unwrap_or_else(late) {
             Ok(contexts) => {

@@ -90,7 +90,8 @@ impl Lines {
             return Err(Problem::busy("the console is busy with other requests; try again in a moment"));
         };
         let line = Lent::of(&self.free)?;
-        let answer = timeout(PATIENCE, line.line.call(async |client| Ok::<_, Trouble>(ask(client).await))).await;
+        let answer =
+            timeout(PATIENCE, line.line.call(async |session| Ok::<_, Trouble>(ask(session.client()).await))).await;
         match answer {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(trouble)) => {

@@ -74,15 +74,18 @@ impl Gauges {
         for lane in &self.lanes {
             match lane {
                 Lane::Payment => {
-                    let status = self.line.call(async |client| payment::reading::status(client).await).await?;
+                    let status =
+                        self.line.call(async |session| payment::reading::status(session.client()).await).await?;
                     rows.extend(status.rails.iter().map(of_rail));
                 }
                 Lane::Event => {
-                    let status = self.line.call(async |client| event::reading::status(client).await).await?;
+                    let status =
+                        self.line.call(async |session| event::reading::status(session.client()).await).await?;
                     rows.push(of_events(&status));
                 }
                 Lane::Metadata => {
-                    let totals = self.line.call(async |client| metadata::reading::totals(client).await).await?;
+                    let totals =
+                        self.line.call(async |session| metadata::reading::totals(session.client()).await).await?;
                     rows.push(of_metadata(&totals));
                 }
             }
@@ -93,9 +96,9 @@ impl Gauges {
     /// By how many seconds the database's clock is ahead of this machine's, give or take half the way there and back.
     async fn clock_offset(&self) -> Result<f64, Trouble> {
         self.line
-            .call(async |client| {
+            .call(async |session| {
                 let began = Timestamp::now();
-                let there = clock::now(client).await?;
+                let there = clock::now(session.client()).await?;
                 let ended = Timestamp::now();
                 let half_way = ended.duration_since(began).as_secs_f64() / 2.0;
                 Ok::<_, Fault>(there.duration_since(began).as_secs_f64() - half_way)

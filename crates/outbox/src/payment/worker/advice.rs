@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tokio_postgres::GenericClient;
 use tokio_postgres::types::Type;
 
 use super::whole_seconds;
 use crate::WorkerId;
+use crate::ask::Ask;
 use crate::error::CompleteError;
 use crate::payment::{Lease, OnUnknown};
 
@@ -27,13 +27,13 @@ pub struct Advice {
 ///
 /// See [`CompleteError`]: the lease may be lost.
 pub async fn advise_on_unknown_outcome(
-    client: &impl GenericClient,
+    client: &impl Ask,
     worker: &WorkerId,
     lease: Lease,
     sending: Duration,
 ) -> Result<Advice, CompleteError> {
     let row = client
-        .query_typed_one(
+        .ask_one(
             ADVISE,
             &[
                 (&lease.outbox_id.0, Type::UUID),

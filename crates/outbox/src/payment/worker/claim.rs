@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
-use tokio_postgres::{GenericClient, Row};
 
 use super::{Rooms, whole_seconds};
+use crate::ask::Ask;
 use crate::error::LeaseError;
 use crate::payment::{Lease, Payload};
 use crate::{BatchSize, LeaseToken, OutboxId, WorkerId};
@@ -65,13 +66,13 @@ impl Claimed {
 ///
 /// See [`LeaseError`].
 pub async fn claim(
-    client: &impl GenericClient,
+    client: &impl Ask,
     worker: &WorkerId,
     at_most: BatchSize,
     lease: Duration,
 ) -> Result<Vec<Claimed>, LeaseError> {
     let rows = client
-        .query_typed(
+        .ask(
             CLAIM,
             &[
                 (&i32::from(at_most.get()), Type::INT4),
@@ -89,14 +90,14 @@ pub async fn claim(
 ///
 /// See [`LeaseError`].
 pub async fn claim_within(
-    client: &impl GenericClient,
+    client: &impl Ask,
     worker: &WorkerId,
     at_most: BatchSize,
     lease: Duration,
     rooms: &Rooms,
 ) -> Result<Vec<Claimed>, LeaseError> {
     let rows = client
-        .query_typed(
+        .ask(
             CLAIM_WITHIN,
             &[
                 (&i32::from(at_most.get()), Type::INT4),

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
-use tokio_postgres::{GenericClient, Row};
 
 use super::{columns, whole_seconds};
 use crate::WorkerId;
+use crate::ask::Ask;
 use crate::error::{CompleteError, Report};
 use crate::payment::{Completed, Completion};
 
@@ -23,14 +24,14 @@ const COMPLETE_BATCH: &str = "\
 ///
 /// See [`CompleteError`].
 pub async fn complete(
-    client: &impl GenericClient,
+    client: &impl Ask,
     worker: &WorkerId,
     completion: &Completion,
 ) -> Result<Completed, CompleteError> {
     let Completion { lease, outcome, latency } = completion;
     let reason = outcome.reason();
     let row = client
-        .query_typed_one(
+        .ask_one(
             COMPLETE,
             &[
                 (&lease.outbox_id.0, Type::UUID),
@@ -57,7 +58,7 @@ pub async fn complete(
 ///
 /// For the call as a whole, where nothing was recorded. See [`CompleteError`].
 pub async fn complete_batch(
-    client: &impl GenericClient,
+    client: &impl Ask,
     worker: &WorkerId,
     completions: &[Completion],
 ) -> Result<Vec<Result<Completed, CompleteError>>, CompleteError> {
@@ -71,7 +72,7 @@ pub async fn complete_batch(
     let latencies: Vec<_> = completions.iter().map(|c| c.latency.map(milliseconds)).collect();
     let delays: Vec<_> = outcomes().map(|o| o.delay().map(whole_seconds)).collect();
     let rows = client
-        .query_typed(
+        .ask(
             COMPLETE_BATCH,
             &[
                 (&outbox_ids, Type::UUID_ARRAY),

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use tokio_postgres::GenericClient;
 use tokio_postgres::types::Type;
 
 use super::{columns, whole_seconds};
+use crate::ask::Ask;
 use crate::error::LeaseError;
 use crate::payment::{AttemptState, Lease};
 use crate::{BatchSize, OutboxId, WorkerId};
@@ -57,14 +57,14 @@ pub struct Repaired {
 ///
 /// See [`LeaseError`]. A lost lease is none: see [`Renewed`].
 pub async fn renew(
-    client: &impl GenericClient,
+    client: &impl Ask,
     worker: &WorkerId,
     leases: &[Lease],
     lease: Duration,
 ) -> Result<Vec<Renewed>, LeaseError> {
     let (outbox_ids, tokens) = columns(leases.iter().copied());
     let rows = client
-        .query_typed(
+        .ask(
             RENEW,
             &[
                 (&outbox_ids, Type::UUID_ARRAY),
@@ -92,14 +92,14 @@ pub async fn renew(
 ///
 /// See [`LeaseError`]. A lost lease is none: see [`Released`].
 pub async fn release(
-    client: &impl GenericClient,
+    client: &impl Ask,
     worker: &WorkerId,
     leases: &[Lease],
     delay: Option<Duration>,
 ) -> Result<Vec<Released>, LeaseError> {
     let (outbox_ids, tokens) = columns(leases.iter().copied());
     let rows = client
-        .query_typed(
+        .ask(
             RELEASE,
             &[
                 (&outbox_ids, Type::UUID_ARRAY),
@@ -120,13 +120,12 @@ pub async fn release(
 ///
 /// See [`LeaseError`].
 pub async fn repair(
-    client: &impl GenericClient,
+    client: &impl Ask,
     worker: &WorkerId,
     at_most: BatchSize,
 ) -> Result<Vec<Repaired>, LeaseError> {
-    let rows = client
-        .query_typed(REPAIR, &[(&i32::from(at_most.get()), Type::INT4), (&worker.as_str(), Type::TEXT)])
-        .await?;
+    let rows =
+        client.ask(REPAIR, &[(&i32::from(at_most.get()), Type::INT4), (&worker.as_str(), Type::TEXT)]).await?;
     rows.iter()
         .map(|row| {
             Ok(Repaired {

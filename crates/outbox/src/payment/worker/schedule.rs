@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio_postgres::GenericClient;
 use tokio_postgres::types::Type;
 
+use crate::ask::Ask;
 use crate::error::LeaseError;
 
 const NEXT_DUE: &str = "\
@@ -37,8 +37,8 @@ impl FromIterator<(String, u32)> for Rooms {
 /// # Errors
 ///
 /// See [`LeaseError`].
-pub async fn next_due(client: &impl GenericClient, rooms: &Rooms) -> Result<Option<Duration>, LeaseError> {
-    let row = client.query_typed_one(NEXT_DUE, &[(&rooms.to_setting(), Type::TEXT)]).await?;
+pub async fn next_due(client: &impl Ask, rooms: &Rooms) -> Result<Option<Duration>, LeaseError> {
+    let row = client.ask_one(NEXT_DUE, &[(&rooms.to_setting(), Type::TEXT)]).await?;
     let after_ms: Option<i64> = row.try_get("after_ms")?;
     Ok(after_ms.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or_default())))
 }

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use tokio_postgres::GenericClient;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::OutboxId;
+use crate::ask::Ask;
 use crate::error::LeaseError;
 
 const TRACES: &str = "select outbox_id, traceparent from symphony.outbox_trace_contexts($1)";
@@ -19,10 +19,10 @@ const TRACES: &str = "select outbox_id, traceparent from symphony.outbox_trace_c
 ///
 /// See [`LeaseError`].
 pub async fn trace_contexts(
-    client: &impl GenericClient,
+    client: &impl Ask,
     outboxes: &[OutboxId],
 ) -> Result<HashMap<OutboxId, String>, LeaseError> {
     let ids: Vec<Uuid> = outboxes.iter().map(|outbox| outbox.0).collect();
-    let rows = client.query_typed(TRACES, &[(&ids, Type::UUID_ARRAY)]).await?;
+    let rows = client.ask(TRACES, &[(&ids, Type::UUID_ARRAY)]).await?;
     rows.iter().map(|row| Ok((row.try_get("outbox_id")?, row.try_get("traceparent")?))).collect()
 }

@@ -1,0 +1,36 @@
+//! The sessions of a line, when what they remember has changed.
+
+use std::sync::Arc;
+
+use symphony_outbox::ask::Ask as _;
+use symphony_outbox::connect::{Session, Target};
+use symphony_outbox::error::Fault;
+use symphony_proof::kit::scratch::Server;
+use symphony_relay::lane::Trouble;
+use symphony_relay::line::Line;
+
+async fn shape(session: &Session) -> Result<String, Fault> {
+    Ok(session.ask_one("select shape() as shape", &[]).await?.columns()[0].type_().name().to_owned())
+}
+
+#[tokio::test]
+async fn a_session_that_remembers_what_is_no_longer_so_makes_way_for_another() {
+    let database = Server::from_env().await.unwrap().database().await.unwrap();
+    let admin = database.connect().await.unwrap();
+    let define = async |kind: &str| {
+        let statement = format!(
+            "drop function if exists shape(); create function shape() returns {kind} language sql as 'select null::{kind}'"
+        );
+        admin.batch_execute(&statement).await.unwrap();
+    };
+    let line = Line::new(Arc::new(Target::parse(&database.url()).unwrap()));
+    define("int").await;
+    assert_eq!(line.call(shape).await.unwrap(), "int4");
+    define("text").await;
+    // As after an upgrade: worth another try, not something to give up an outcome for.
+    let trouble = line.call(shape).await.unwrap_err();
+    assert!(matches!(trouble, Trouble::Away(_)), "{trouble:?}");
+    assert_eq!(line.call(shape).await.unwrap(), "text");
+    drop((line, admin));
+    database.close().await.unwrap();
+}
