@@ -1,4 +1,4 @@
-//! A claim of metadata stays cheap in a crowd, and so do creating, repair and the totals: the pages they read, on tables that were
+//! A claim of metadata stays cheap in a crowd, and so do its end, creating, repair and the totals: the pages they read, on tables that were
 //! never analysed.
 //!
 //! Pages are counted rather than milliseconds, because their number is the same on every machine.
@@ -7,7 +7,24 @@
 use symphony_proof::kit::scratch::{Database, Server};
 use tokio_postgres::Client;
 
+/// A claim of 100, each ended like this.
+macro_rules! claim_and_complete {
+    ($outcome:literal) => {
+        concat!(
+            "select r.* \
+             from (select array_agg(c.id) as ids, array_agg(c.claim_token) as tokens, array_agg('",
+            $outcome,
+            "'::text) as outcomes, array_agg('away'::text) as errors \
+                   from symphony.claim_metadata_batch('planner', 100) c) c, \
+                  symphony.complete_metadata_batch(c.ids, c.tokens, c.outcomes, c.errors) r \
+             where r.refusal is null"
+        )
+    };
+}
+
 const CLAIM: &str = "select * from symphony.claim_metadata_batch('planner', 100)";
+const CLAIM_AND_PUBLISH: &str = claim_and_complete!("PUBLISHED");
+const CLAIM_AND_FAIL: &str = claim_and_complete!("FAILED");
 const REPAIR: &str = "select * from symphony.repair_metadata_entries()";
 const CREATE: &str = "select symphony.create_metadata_entry('document', 'document-7', '{}')";
 const DUE: &str = "select symphony.next_metadata_due()";
@@ -36,13 +53,7 @@ async fn stage(crowds: &[(i32, (&str, &str))]) -> (Database, Client) {
         )
         .await
         .unwrap();
-    for (count, (columns, values)) in crowds {
-        let insert = format!(
-            "insert into symphony.metadata_outbox (id, entity_type, entity_id, metadata, max_retries, created_at, updated_at, {columns}) \
-             select gen_random_uuid(), 'document', 'document-' || i, '{{}}', 20, clock_timestamp(), now(), {values} from generate_series(1, $1) i"
-        );
-        client.execute(&insert, &[count]).await.unwrap();
-    }
+    fill(&client, crowds).await;
     client
         .batch_execute(
             "alter table symphony.metadata_outbox enable always trigger metadata_moves_along_the_arrows",
@@ -52,18 +63,32 @@ async fn stage(crowds: &[(i32, (&str, &str))]) -> (Database, Client) {
     (database, client)
 }
 
+async fn fill(client: &Client, crowds: &[(i32, (&str, &str))]) {
+    for (count, (columns, values)) in crowds {
+        let insert = format!(
+            "insert into symphony.metadata_outbox (id, entity_type, entity_id, metadata, max_retries, created_at, updated_at, {columns}) \
+             select gen_random_uuid(), 'document', 'document-' || i, '{{}}', 20, clock_timestamp(), now(), {values} from generate_series(1, $1) i"
+        );
+        client.execute(&insert, &[count]).await.unwrap();
+    }
+}
+
 /// What a statement took, once the session has compiled it: pages, and whether it read the table from end to end.
 async fn cost(database: &Database, statement: &str) -> (i64, i64) {
     let client = database.connect().await.unwrap();
     for _ in 0..2 {
         client.query(statement, &[]).await.unwrap();
     }
+    cost_on(&client, statement).await
+}
+
+async fn cost_on(client: &Client, statement: &str) -> (i64, i64) {
     client.batch_execute("begin").await.unwrap();
     let explain =
         format!("explain (analyze, buffers, timing off, costs off, summary off, format json) {statement}");
     let plan: serde_json::Value = client.query_one(&explain, &[]).await.unwrap().get(0);
     let plan = &plan[0]["Plan"];
-    if statement == CLAIM {
+    if [CLAIM, CLAIM_AND_PUBLISH, CLAIM_AND_FAIL].contains(&statement) {
         assert_eq!(plan["Actual Rows"].as_f64(), Some(100.0), "the claim found what is due");
     }
     let scans = "select pg_stat_get_xact_numscans('symphony.metadata_outbox'::regclass)";
@@ -73,15 +98,29 @@ async fn cost(database: &Database, statement: &str) -> (i64, i64) {
 }
 
 #[tokio::test]
-async fn claiming_creating_and_repairing_cost_the_same_beside_200000_entries() {
+async fn claiming_completing_creating_and_repairing_cost_the_same_beside_200000_entries() {
     let (alone, _client) = stage(&[(600, PENDING)]).await;
     let crowds = [(100_000, PUBLISHED), (60_000, SCHEDULED), (20_000, HELD), (20_000, DEAD), (600, PENDING)];
     let (crowd, _client) = stage(&crowds).await;
-    for statement in [CLAIM, CREATE, REPAIR, DUE] {
+    for statement in [CLAIM, CLAIM_AND_PUBLISH, CREATE, REPAIR, DUE] {
         let (few, _) = cost(&alone, statement).await;
         let (pages, scans) = cost(&crowd, statement).await;
         // A deeper index costs a page or two for each row that is found by it.
         assert!(pages <= 2 * few + 20, "{statement}: {pages} pages in the crowd, {few} without");
+        assert_eq!(scans, 0, "{statement}: the table was read from end to end");
+    }
+}
+
+#[tokio::test]
+async fn entries_are_completed_by_their_ids_though_the_plan_was_made_for_a_table_of_one() {
+    for statement in [CLAIM_AND_PUBLISH, CLAIM_AND_FAIL] {
+        let (database, client) = stage(&[(1, PENDING)]).await;
+        let early = database.connect().await.unwrap();
+        assert_eq!(early.query(statement, &[]).await.unwrap().len(), 1);
+        fill(&client, &[(20_000, HELD), (600, PENDING)]).await;
+        let (late, _) = cost(&database, statement).await;
+        let (pages, scans) = cost_on(&early, statement).await;
+        assert!(pages <= 2 * late, "{statement}: {pages} pages, {late} with a plan that was made later");
         assert_eq!(scans, 0, "{statement}: the table was read from end to end");
     }
 }

@@ -232,14 +232,14 @@ fn each_move_of_an_event_is_made_in_one_function_and_none_is_deleted() {
 }
 
 #[test]
-fn an_entry_of_metadata_leaves_processing_in_one_function_and_none_is_deleted() {
+fn each_move_of_an_entry_of_metadata_is_made_in_one_function_and_none_is_deleted() {
     let metadata = |names: &[&str]| -> BTreeSet<String> {
         names.iter().map(|name| format!("schema/functions/metadata/{name}.sql")).collect()
     };
     assert_eq!(who_does(&["insert into", "copy"], "metadata_outbox"), metadata(&["create_metadata_entry"]));
     assert_eq!(
         who_does(&["update"], "metadata_outbox"),
-        metadata(&["claim_metadata_batch", "settle_metadata_claim"])
+        metadata(&["claim_metadata_batch", "publish_metadata_claims", "settle_metadata_claim"])
     );
     assert_eq!(who_does(&["delete from", "truncate", "merge into"], "metadata_outbox"), BTreeSet::new());
 }

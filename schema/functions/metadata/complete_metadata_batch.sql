@@ -2,8 +2,8 @@
 --
 -- An outcome is PUBLISHED, or FAILED with an error; a failure that leaves no retries goes on to DLQ. Returns a row for each, in the order
 -- given, with the status that the entry has now, and with the SQLSTATE and message of a refusal. The same entry twice: the first is recorded.
--- Locks: the rows, in the order of their ids. Raises: P7005 for arrays that do not fit together, and 55P03 behind a lock that is not
--- let go within 5 s. For: symphony_executor.
+-- Locks: the rows that are held under these tokens: first those that were published, each kind in the order of its ids. Raises: P7005 for
+-- arrays that do not fit together, and 55P03 behind a lock that is not let go within 5 s. For: symphony_executor.
 create or replace function symphony.complete_metadata_batch(
   p_ids      uuid[],
   p_tokens   uuid[],
@@ -22,8 +22,12 @@ create or replace function symphony.complete_metadata_batch(
   set search_path = pg_catalog, symphony, pg_temp
   set lock_timeout = '5s'
 as $$
+#variable_conflict use_column
 declare
-  v_count constant int := coalesce(cardinality(p_ids), 0);
+  v_count     constant int := coalesce(cardinality(p_ids), 0);
+  -- What was published together, and how often each had failed before.
+  v_published uuid[];
+  v_retries   int[];
 begin
   perform check_range('the number of outcomes', v_count, 1, 1000);
   if cardinality(p_tokens) is distinct from v_count
@@ -32,20 +36,43 @@ begin
     raise exception 'the arrays must have the same number of elements' using errcode = 'P7005';
   end if;
 
+  -- As a rule they are published, and each stands here once.
+  select array_agg(p.id), array_agg(p.retry_count)
+  into v_published, v_retries
+  from (
+    select array_agg(g.id) as ids, array_agg(g.token) as tokens
+    from (
+      select distinct on (g.id) g.id, g.token, g.outcome
+      from unnest(p_ids, p_tokens, p_outcomes) with ordinality as g (id, token, outcome, place)
+      order by g.id, g.place
+    ) g
+    where g.outcome = 'PUBLISHED'
+  ) g
+  cross join lateral publish_metadata_claims(g.ids, g.tokens) p;
+
   return query
-    with settled as materialized (
-      select g.place::int as place, g.id, s.status, s.retry_count, s.next_retry_at, s.refusal, s.refusal_message
+    with given as materialized (
+      select g.place::int as place, g.id, g.token, g.outcome, g.error, p.id is not null as published, p.retry_count
       from (
-        select *
+        select g.*, row_number() over (partition by g.id order by g.place) as turn
         from unnest(p_ids, p_tokens, p_outcomes, p_errors) with ordinality as g (id, token, outcome, error, place)
-        order by g.id, g.place
       ) g
+      left join unnest(v_published, v_retries) as p (id, retry_count) on p.id = g.id and g.turn = 1
+    ),
+    settled as materialized (
+      select g.place, g.id, s.status, s.retry_count, s.next_retry_at, s.refusal, s.refusal_message
+      from (select * from given g where not g.published order by g.id, g.place) g
       cross join lateral settle_metadata_claim(
         g.id, g.token,
         case when g.outcome in ('PUBLISHED', 'FAILED') then g.outcome::symphony.metadata_status end,
         g.error, true) s
     )
-    select * from settled s order by s.place;
+    select g.place, g.id, 'PUBLISHED'::symphony.metadata_status, g.retry_count, null::timestamptz, null::text, null::text
+    from given g
+    where g.published
+    union all
+    select * from settled
+    order by 1;
 end
 $$;
 

@@ -1,4 +1,4 @@
--- Ends one claim, or says why not: the one place where an entry leaves PROCESSING, and where it is dead-lettered.
+-- Ends one claim, or says why not: the one place, beside publish_metadata_claims, where an entry leaves PROCESSING, and where it is dead-lettered.
 --
 -- PUBLISHED and FAILED are for the holder of the claim. DLQ is too where no retries are left, and goes through FAILED: two legal
 -- moves, no sixth arrow. Without a token, DLQ is for an entry that FAILED and that nobody holds.
@@ -47,16 +47,9 @@ begin
   end if;
 
   if p_outcome = 'PUBLISHED' then
-    update metadata_outbox o
-    set status = 'PUBLISHED',
-        claim_token = null,
-        processed_at = now(),
-        updated_at = now()
-    where o.id = p_id
-      and o.status = 'PROCESSING'
-      and o.claim_token = p_token
-    returning o.status, o.retry_count
-    into status, retry_count;
+    select 'PUBLISHED', p.retry_count
+    into status, retry_count
+    from publish_metadata_claims(array[p_id], array[p_token]) p;
   elsif p_token is not null then
     update metadata_outbox o
     set status = 'FAILED',
@@ -66,7 +59,7 @@ begin
         next_retry_at = case when o.retry_count + 1 < o.max_retries then now() + make_interval(secs => 2 ^ least(o.retry_count, 10)) end,
         updated_at = now()
     where o.id = p_id
-      and o.status = 'PROCESSING'
+      -- Of what is PROCESSING alone; see publish_metadata_claims.
       and o.claim_token = p_token
       and (p_outcome = 'FAILED' or o.retry_count + 1 >= o.max_retries)
     returning o.status, o.retry_count, o.next_retry_at, o.retry_count >= o.max_retries

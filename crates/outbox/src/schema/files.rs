@@ -184,6 +184,7 @@ static METADATA: Lot = Lot {
         "functions/metadata/check_metadata_move.sql",
         "functions/metadata/metadata_entity_lock.sql",
         "functions/metadata/metadata_version.sql",
+        "functions/metadata/publish_metadata_claims.sql",
         "functions/metadata/settle_metadata_claim.sql",
         "functions/metadata/end_metadata_claim.sql",
         "functions/metadata/claim_metadata_batch.sql",

@@ -16,7 +16,7 @@ async fn in_a_batch_one_refusal_undoes_nothing_else() {
         late.published(&stage.root).await.unwrap();
         lease
     };
-    let (one, two) = (stage.claimed(3).await, stage.claimed(3).await);
+    let (one, two, three) = (stage.claimed(3).await, stage.claimed(3).await, stage.claimed(3).await);
     let away = || Outcome::Failed(why("the store is away"));
     let completions = [
         (last.lease(), away()),
@@ -24,6 +24,10 @@ async fn in_a_batch_one_refusal_undoes_nothing_else() {
         (one.lease(), Outcome::Published),
         (two.lease(), away()),
         (two.lease(), Outcome::Published),
+        (&late, Outcome::Published),
+        (three.lease(), Outcome::Published),
+        (three.lease(), Outcome::Published),
+        (three.lease(), away()),
     ]
     .map(|(lease, outcome)| Completion { lease: lease.clone(), outcome });
     let executor = stage.login("symphony_executor").await;
@@ -37,9 +41,15 @@ async fn in_a_batch_one_refusal_undoes_nothing_else() {
             (Some(Status::Published), true),
             (Some(Status::Failed), true),
             (Some(Status::Failed), false),
+            (Some(Status::Published), false),
+            (Some(Status::Published), true),
+            (Some(Status::Published), false),
+            (Some(Status::Published), false),
         ]
     );
-    assert!(matches!(answers[1].refused, Some(MoveError::AlreadyTerminal(_))));
+    for ended in [1, 5, 7, 8] {
+        assert!(matches!(answers[ended].refused, Some(MoveError::AlreadyTerminal(_))), "{:?}", answers[ended]);
+    }
     assert!(matches!(answers[4].refused, Some(MoveError::WrongStatus(_))));
     assert_eq!((answers[3].next_retry_at.is_some(), answers[0].next_retry_at), (true, None));
 }
