@@ -20,13 +20,14 @@ const PIPE: usize = 64;
 
 /// What was said when this connection was made; none if nothing was.
 pub(super) async fn process(client: &Client) -> Option<i32> {
-    let (request, mut pipe) = tokio::io::duplex(PIPE);
+    let (request, pipe) = tokio::io::duplex(PIPE);
     let token = client.cancel_token();
-    let (_, process) = tokio::join!(token.cancel_query_raw(Pipe(request), Through), read(&mut pipe));
+    let (_, process) = tokio::join!(token.cancel_query_raw(Pipe(request), Through), read(pipe));
     process.ok().filter(|process| *process != 0)
 }
 
-async fn read(pipe: &mut DuplexStream) -> io::Result<i32> {
+/// Holds its end of the pipe no longer than it reads: whoever still writes then is refused, and waits for nothing.
+async fn read(mut pipe: DuplexStream) -> io::Result<i32> {
     loop {
         let _length = pipe.read_i32().await?;
         match pipe.read_i32().await? {
