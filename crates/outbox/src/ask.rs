@@ -8,8 +8,7 @@ use tokio_postgres::{Error, GenericClient, Row};
 /// An argument, and what it is to the database.
 pub type Argument<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// Whatever the calls of a worker may go through: a client or a transaction of tokio-postgres, or a
-/// [`Session`](crate::connect::Session).
+/// Whatever the calls of a worker may go through: a client or a transaction of tokio-postgres, or a `connect::Session`.
 pub trait Ask {
     /// Asks, and returns what came.
     fn ask(
