@@ -239,7 +239,7 @@ impl Target {
         Ok(Session::over(self.connect().await?).await)
     }
 
-    /// The same, and `hear` is told what the server says unasked: notifications and notices, in order.
+    /// As [`Target::connect`], and `hear` is told what the server says unasked: notifications and notices, in order.
     ///
     /// # Errors
     /// When the server is not reached in time, or refuses.

@@ -3,8 +3,8 @@
 use std::{
     io::Write,
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicI64, AtomicU64, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, Ordering},
     },
     time::Duration,
 };
@@ -27,7 +27,6 @@ pub struct Seen(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     first: AtomicI64,
-    handled: AtomicU64,
     /// When the call was made that enqueued each job, and when its handler was called.
     times: Mutex<Vec<(i64, i64)>>,
 }
@@ -37,8 +36,11 @@ impl Seen {
     pub fn saw(&self, payload: &Payload) {
         let now = micros();
         let _ = self.0.first.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
-        self.0.times.lock().unwrap_or_else(PoisonError::into_inner).push((payload.at, now));
-        self.0.handled.fetch_add(1, Ordering::Relaxed);
+        self.times().push((payload.at, now));
+    }
+
+    fn times(&self) -> MutexGuard<'_, Vec<(i64, i64)>> {
+        self.0.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says that it is ready, then how many were handled whenever that has changed, and at the end of the input when
@@ -54,12 +56,12 @@ impl Seen {
             tokio::select! {
                 read = stdin.read(&mut byte) => {
                     if read? == 0 {
-                        let times = self.0.times.lock().unwrap_or_else(PoisonError::into_inner);
+                        let times = self.times();
                         return say(&json!({ "handled": times.len(), "seen": *times }));
                     }
                 }
                 _ = ticks.tick() => {
-                    let handled = self.0.handled.load(Ordering::Relaxed);
+                    let handled = self.times().len();
                     if handled != told {
                         told = handled;
                         say(&json!({ "first": self.0.first.load(Ordering::Relaxed), "handled": handled }))?;
