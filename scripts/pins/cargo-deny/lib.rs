@@ -1,0 +1,1 @@
+//! Empty: this package only pins cargo-deny, see Cargo.toml.
