@@ -10,6 +10,8 @@ use symphony_outbox::error::Fault;
 use symphony_outbox::payment::reading::{self, Event, Operation, Outbox};
 use tokio_postgres::Client;
 
+use crate::output::{json_for_terminal, plain_layout};
+
 /// How many records are read at a time.
 const CHUNK: i32 = 500;
 
@@ -17,7 +19,8 @@ const CHUNK: i32 = 500;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, schemars::JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Format {
-    /// For spreadsheets: a heading, then a line for each record. A cell that would be taken for a formula has a ' before it.
+    /// For spreadsheets: a heading, then a line for each record. A cell that would be taken for a formula has a ' before it,
+    /// and characters that would steer a terminal or reorder a line are U+FFFD.
     #[default]
     Csv,
     /// For programs: a JSON object a line, exactly as it is kept.
@@ -67,7 +70,7 @@ impl Format {
                     text.push_str("\r\n");
                 }
                 Self::Ndjson => {
-                    text.push_str(&serde_json::to_string(record)?);
+                    text.push_str(&json_for_terminal(&serde_json::to_string(record)?));
                     text.push('\n');
                 }
             }
@@ -84,6 +87,7 @@ fn cell(value: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
+    let text = plain_layout(&text);
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
 

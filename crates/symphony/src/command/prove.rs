@@ -13,7 +13,7 @@ use crate::{
     database::Database,
     failure::{Answer, Failure},
     interruption::Interruption,
-    output::{self, Form},
+    output::{self, Form, plain_lines},
     progress,
 };
 
@@ -147,7 +147,7 @@ async fn prove(
         };
         let shown = Shown { number: proof.number, name: proof.name, promise: proof.promise, ok, seconds, steps };
         if !arguments.form.json {
-            output::line(text(&shown, arguments.verbose).trim_end())?;
+            output::line(plain_lines(&text(&shown, arguments.verbose)).trim_end())?;
         }
         all.push(shown);
     }

@@ -39,6 +39,7 @@ use super::api::RailAction;
 use super::problem::Problem;
 use super::session::Visitor;
 use super::{Console, Desk, live};
+use crate::output::plain_layout;
 
 /// What may stand in a path as it is.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -206,7 +207,8 @@ impl Frame {
 /// A page of a template.
 fn shown(page: &impl Template) -> Response {
     match page.render() {
-        Ok(html) => Html(html).into_response(),
+        // The templates have no such characters themselves, so all of them are in text of others.
+        Ok(html) => Html(plain_layout(&html)).into_response(),
         Err(error) => {
             tracing::error!(%error, "a page could not be rendered");
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be rendered").into_response()

@@ -4,6 +4,7 @@
 //! - [`office`]: a database with work in every state, and a relayer that serves the console; [`http`] asks it
 //! - [`scopes`]: every endpoint with every token, from the API's own description
 //! - [`refusing`]: what keeps it from starting, and whom it turns away
+//! - [`hostile_text`]: text of others, on pages and terminals
 //! - [`reading`]: what the API shows
 //! - [`acting`]: what the API does, and what it writes down
 //! - [`exporting`]: what auditors take away
@@ -22,6 +23,7 @@ mod browser;
 mod crowding;
 mod describing;
 mod exporting;
+mod hostile_text;
 mod http;
 mod live;
 mod office;

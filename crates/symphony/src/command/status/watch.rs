@@ -79,6 +79,7 @@ async fn look(session: &mut Option<Client>, database: &Database) -> Result<Lanes
 fn shown(seen: &Seen<'_>, form: Form, redraws: bool, every: Duration) -> Result<String, Failure> {
     if form.json {
         return serde_json::to_string(seen)
+            .map(|json| output::json_for_terminal(&json))
             .map_err(|error| Failure::no(format!("the result cannot be printed as JSON: {error}")));
     }
     let heading = format!("{}, every {} s", seen.at.strftime("%Y-%m-%d %H:%M:%SZ"), every.as_secs());
