@@ -16,6 +16,7 @@ use toml::{Table, Value};
 
 use crate::console::access;
 use crate::failure::Failure;
+use crate::server::{Limits, head::Hosts};
 
 pub(crate) use lane::UnservedRails;
 use lane::{Event, Metadata, Paced, Payment, RouteSection, StoreRoute};
@@ -66,6 +67,7 @@ impl std::fmt::Debug for Database {
 pub(crate) struct Console {
     pub(crate) read_url: String,
     pub(crate) act_url: String,
+    pub(crate) listen: String,
     pub(crate) tokens: Vec<access::Section>,
 }
 
@@ -82,6 +84,9 @@ impl std::fmt::Debug for Console {
 pub(crate) struct Relayer {
     pub(crate) worker: String,
     pub(crate) endpoints: String,
+    hosts: Vec<String>,
+    max_connections: usize,
+    max_connections_per_peer: usize,
     pub(crate) log_format: LogFormat,
     pub(crate) log_level: LogLevel,
 }
@@ -138,6 +143,24 @@ impl Config {
         let given: Table = text.parse().map_err(wrong)?;
         lay_over(&mut all, given, "")?;
         Self::deserialize(Value::Table(all)).map_err(wrong)
+    }
+
+    /// What the HTTP server may hold, and under which names it answers.
+    pub(crate) fn server_limits(&self) -> Result<Limits, Failure> {
+        let Relayer { max_connections, max_connections_per_peer, hosts, .. } = &self.relayer;
+        for (setting, value) in
+            [("max_connections", *max_connections), ("max_connections_per_peer", *max_connections_per_peer)]
+        {
+            // With fewer, a browser would close its own connections.
+            if !(16..=16_384).contains(&value) {
+                return Err(wrong(format!("relayer.{setting} must be from 16 to 16384")));
+            }
+        }
+        if max_connections_per_peer > max_connections {
+            return Err(wrong("relayer.max_connections_per_peer must not be above relayer.max_connections"));
+        }
+        let hosts = Hosts::parse(hosts)?;
+        Ok(Limits { connections: *max_connections, per_peer: *max_connections_per_peer, hosts })
     }
 
     /// The section of each rail, with the defaults of its kind below it.
@@ -323,6 +346,17 @@ mod tests {
         assert!(routes(&format!("{stores}{blank}")).unwrap_err().in_full().contains("entity_type is blank"));
         assert!(refusal(&format!("{route}topic = 'b'")).contains("topic"));
         assert!(refusal("[metadata]\nlease = '30s'").contains("there is no setting metadata.lease"));
+    }
+
+    #[test]
+    fn limits_of_the_server_have_bounds() {
+        let limits = Config::load(None).unwrap().server_limits().unwrap();
+        let default = Limits::default();
+        assert_eq!((limits.connections, limits.per_peer), (default.connections, default.per_peer));
+        let refusal = |text: &str| Config::parse(text).unwrap().server_limits().unwrap_err().in_full();
+        assert!(refusal("[relayer]\nmax_connections = 8").contains("from 16 to 16384"));
+        assert!(refusal("[relayer]\nmax_connections = 32").contains("must not be above relayer.max_connections"));
+        assert!(refusal("[relayer]\nhosts = ['*']").contains("is not the name of a host"));
     }
 
     #[test]

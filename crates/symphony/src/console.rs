@@ -14,6 +14,7 @@
 //! - [`openapi`]: the description of the API, from the list of endpoints
 //! - [`page`]: the dashboard, one page a file
 //! - [`paging`]: pages and cursors
+//! - [`quota`]: places that callers share
 //! - [`problem`]: refusals as machines read them
 //! - [`session`]: who is signed in to the dashboard
 
@@ -27,7 +28,8 @@ mod live;
 mod openapi;
 mod page;
 mod paging;
-mod problem;
+pub(crate) mod problem;
+mod quota;
 mod session;
 
 use std::net::SocketAddr;
@@ -40,7 +42,6 @@ use axum::http::header::{self, HeaderValue};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use symphony_outbox::connect::Target;
-use tokio::sync::Semaphore;
 
 use crate::config;
 use crate::failure::Failure;
@@ -48,10 +49,12 @@ use access::Access;
 use database::Database;
 use live::Live;
 use problem::Problem;
+use quota::Quota;
 use session::Sessions;
 
-/// Requests that are worked on at the same time.
+/// Requests that are worked on at the same time, by all and for one token.
 const PLACES: usize = 32;
+const PLACES_PER_TOKEN: usize = 16;
 /// How long an answer may take to begin, the request's own body included.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Roles that a login of the console must not hold.
@@ -67,8 +70,8 @@ pub(crate) struct Console {
     database: Database,
     /// The relayer that serves it.
     worker: String,
-    places: Semaphore,
-    exports: Arc<Semaphore>,
+    places: Arc<Quota>,
+    exports: Arc<Quota>,
     sessions: Sessions,
     /// What forms hold where nobody signs in.
     csrf: String,
@@ -123,8 +126,8 @@ impl Console {
             access: Access::new(&settings.tokens, on_loopback)?,
             database: Database::new(&logins.read, logins.act.as_ref()),
             worker: worker.to_owned(),
-            places: Semaphore::new(PLACES),
-            exports: Arc::new(Semaphore::new(api::EXPORTS)),
+            places: Quota::new(PLACES, PLACES_PER_TOKEN),
+            exports: Quota::new(api::EXPORTS, api::EXPORTS_PER_TOKEN),
             sessions: Sessions::default(),
             csrf: session::random().map_err(|problem| Failure::no(problem.detail()))?,
             live: Live::new(),

@@ -16,6 +16,7 @@
 //! - [`output`]: how results are printed
 //! - [`progress`]: how far long work has come
 //! - [`relayer`]: what `symphony run` puts together
+//! - [`server`]: the HTTP server of the probes and the console, and its limits
 //! - [`table`]: columns under each other
 
 mod arguments;
@@ -30,6 +31,7 @@ mod interruption;
 mod output;
 mod progress;
 mod relayer;
+mod server;
 mod table;
 
 use std::{

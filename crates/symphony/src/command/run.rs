@@ -29,6 +29,7 @@ use crate::{
         served::Served,
         traces,
     },
+    server,
 };
 
 /// How long a second signal gives tasks to be dropped before the process is gone.
@@ -94,6 +95,7 @@ impl Arguments {
         let (target, bell) = (named(url)?, named(listen_url)?);
         let mut registry = Registry::with_prefix("symphony");
         let traces = traces::start(&config.traces, &worker, &mut registry)?;
+        let limits = config.server_limits()?;
         let served = Served::build(&config, &target, &worker, traces.as_ref())?;
         let logins = Logins::parse(
             self.console_read_url.as_deref().unwrap_or(&config.console.read_url),
@@ -122,23 +124,33 @@ impl Arguments {
         let (stop, signal) = Stop::new();
         let listener = match config.relayer.endpoints.trim() {
             "" => None,
-            address => Some(endpoints::bind(address).await?),
+            address => Some(endpoints::bind("relayer.endpoints", address).await?),
         };
-        let console = match (&logins, &listener) {
+        let console_listener = match (&logins, config.console.listen.trim()) {
+            (None, _) | (_, "") => None,
+            (Some(_), address) => Some(endpoints::bind("console.listen", address).await?),
+        };
+        let console = match (&logins, console_listener.as_ref().or(listener.as_ref())) {
             (Some(logins), Some(listener)) => {
                 Some(Console::build(&config.console, logins, endpoints::place(listener), worker.as_str())?)
             }
             (Some(_), None) => {
                 return Err(Failure::usage(
-                    "the console is set up, but relayer.endpoints is empty: it would be nowhere",
+                    "the console is set up, but console.listen and relayer.endpoints are empty: it would be nowhere",
                 ));
             }
             (None, _) => None,
         };
         // The one line on stdout: whoever started it knows where it is and that it has begun.
         let place = listener.as_ref().and_then(endpoints::place).map(|place| format!("http://{place}"));
-        output::line(&format!("{}\n", json!({ "worker": worker.as_str(), "endpoints": place })))?;
-        tracing::info!(worker = worker.as_str(), endpoints = place, "the relayer begins");
+        let console_place =
+            console_listener.as_ref().and_then(endpoints::place).map(|place| format!("http://{place}"));
+        let mut started = json!({ "worker": worker.as_str(), "endpoints": place });
+        if let Some(console_place) = &console_place {
+            started["console"] = json!(console_place);
+        }
+        output::line(&format!("{started}\n"))?;
+        tracing::info!(worker = worker.as_str(), endpoints = place, console = console_place, "the relayer begins");
         let lanes = served.lanes();
         let meter = |lane: &Lane| match lane {
             Lane::Payment | Lane::Metadata => LaneMeter::with_repair(lane.name(), counts.clone()),
@@ -146,10 +158,16 @@ impl Arguments {
             Lane::Event => LaneMeter::new(lane.name(), counts.clone()),
         };
         let meters: Vec<_> = lanes.iter().map(meter).collect();
+        let mut console = console.map(Console::router);
+        if let Some(listener) = console_listener
+            && let Some(console) = console.take()
+        {
+            tokio::spawn(server::serve(listener, console, limits.clone()));
+        }
         if let Some(listener) = listener {
             let gauges = Gauges::new(Arc::clone(&target), lanes);
             let shown = Shown { registry, meters: meters.clone(), gauges, stop: signal.clone() };
-            tokio::spawn(endpoints::serve(listener, shown, console.map(Console::router)));
+            tokio::spawn(server::serve(listener, endpoints::routes(shown, console), limits));
         }
         let grace = served.grace();
         let work = async {

@@ -190,6 +190,12 @@ pub(crate) fn same_origin(headers: &HeaderMap) -> bool {
     }
 }
 
+/// Somebody with a token of this name, for tests.
+#[cfg(test)]
+pub(crate) fn holder_of_a_new_token(name: &str) -> Caller {
+    Caller { name: Some(name.to_owned()), scopes: vec![Scope::Read] }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,7 +18,7 @@ use super::access::Scope;
 use super::endpoint::{Endpoint, Nothing};
 use super::openapi;
 
-pub(crate) use audit::{EXPORTS, Export, Written, story_file};
+pub(crate) use audit::{EXPORTS, EXPORTS_PER_TOKEN, Export, Written, story_file};
 pub(crate) use dead_letters::Redrive;
 pub(crate) use events::{EventQuery, event_payload, event_story};
 pub(crate) use metadata::{MetadataQuery, MetadataStory, metadata_payload, metadata_story};

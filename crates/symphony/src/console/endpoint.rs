@@ -13,8 +13,10 @@ use axum::routing::{MethodRouter, get, post};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::access::{Scope, names_loopback, same_origin};
+use super::given::with_body_read;
 use super::problem::Problem;
 use super::{Console, Desk};
+use crate::server::head::MAX_BODY_BYTES;
 
 /// What all answers are but files.
 const JSON: &[&str] = &["application/json"];
@@ -91,15 +93,17 @@ pub(crate) fn router(endpoints: Vec<Endpoint>, desk: &Desk) -> Router<Desk> {
 }
 
 /// Lets a request through to its handler, or says why not.
-async fn admit(State((desk, scope)): State<(Desk, Scope)>, mut request: Request, next: Next) -> Response {
-    match allowed(&desk, scope, &request) {
-        Ok(caller) => {
-            let Ok(_place) = desk.places.try_acquire() else {
-                return Problem::busy("too many requests at a time").into_response();
-            };
-            request.extensions_mut().insert(caller);
-            next.run(request).await
-        }
+async fn admit(State((desk, scope)): State<(Desk, Scope)>, request: Request, next: Next) -> Response {
+    let admitted = async {
+        let caller = allowed(&desk, scope, &request)?;
+        let mut request = with_body_read(request, MAX_BODY_BYTES).await?;
+        let place = desk.places.take(&caller);
+        let place = place.ok_or_else(|| Problem::busy("too many requests at a time"))?;
+        request.extensions_mut().insert(caller);
+        Ok::<_, Problem>((request, place))
+    };
+    match admitted.await {
+        Ok((request, _place)) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
 }

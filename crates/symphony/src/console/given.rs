@@ -1,9 +1,11 @@
 //! What a request gives, read within bounds, and refused in words that a machine can keep.
 
-use axum::body::to_bytes;
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody as _, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
-use axum::http::header;
 use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
 use serde::Deserialize as _;
 use serde::de::{DeserializeOwned, Deserializer, Error as _};
 use symphony_outbox::OutboxId;
@@ -12,11 +14,26 @@ use symphony_outbox::metadata::EntryId;
 
 use super::access::Caller;
 use super::problem::Problem;
+use crate::server::head::{MAX_BODY_BYTES, too_large};
 
-/// The most that a body may hold.
-const BODY: usize = 64 * 1024;
+/// How long a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest name that the database keeps.
 pub(super) const NAME: usize = 200;
+
+/// The same request with its body read. It takes no place meanwhile: a body may be slow.
+pub(crate) async fn with_body_read(request: Request, limit: usize) -> Result<Request, Problem> {
+    let (parts, body) = request.into_parts();
+    let limit_u64 = u64::try_from(limit).unwrap_or(u64::MAX);
+    if body.size_hint().lower() > limit_u64 {
+        return Err(too_large(limit));
+    }
+    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, limit)).await {
+        Ok(Ok(body)) => Ok(Request::from_parts(parts, Body::from(body))),
+        Ok(Err(_)) => Err(Problem::bad("the body did not arrive whole")),
+        Err(_) => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")),
+    }
+}
 
 /// The query of a request.
 pub(crate) struct Asked<T>(pub(crate) T);
@@ -40,13 +57,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<T> {
         let kind =
             request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if kind.split(';').next().map(str::trim) != Some("application/json") {
-            let status = axum::http::StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return Err(Problem::new(status, "send JSON, with Content-Type: application/json"));
         }
-        let body = to_bytes(request.into_body(), BODY).await.map_err(|_| {
-            let status = axum::http::StatusCode::PAYLOAD_TOO_LARGE;
-            Problem::new(status, format!("a body has at most {BODY} bytes, and must arrive whole"))
-        })?;
+        let body = to_bytes(request.into_body(), MAX_BODY_BYTES).await.map_err(|_| too_large(MAX_BODY_BYTES))?;
         // A list would be taken for the fields in their order, which nobody was told.
         if body.trim_ascii_start().first() != Some(&b'{') {
             return Err(Problem::bad("the body is not a JSON object"));

@@ -11,13 +11,16 @@ use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Mutex;
 
 use super::problem::Problem;
+use super::quota::{Place, Quota};
+use super::session::Visitor;
 use super::{Console, Desk, api};
 
-/// Pages that may be kept live at the same time.
+/// Pages that may be kept live at the same time, in all and for one token.
 const WATCHERS: usize = 32;
+const WATCHERS_PER_TOKEN: usize = 12;
 /// How often the database is asked, at most.
 const PACE: Duration = Duration::from_secs(2);
 /// After so long a page connects again, so that those who went away unheard do not keep their place.
@@ -26,12 +29,12 @@ const LONGEST: Duration = Duration::from_mins(10);
 /// What is known to the pages that are open.
 pub(crate) struct Live {
     seen: Mutex<Option<(Instant, u64)>>,
-    watchers: Arc<Semaphore>,
+    watchers: Arc<Quota>,
 }
 
 impl Live {
     pub(crate) fn new() -> Self {
-        Self { seen: Mutex::new(None), watchers: Arc::new(Semaphore::new(WATCHERS)) }
+        Self { seen: Mutex::new(None), watchers: Quota::new(WATCHERS, WATCHERS_PER_TOKEN) }
     }
 }
 
@@ -73,12 +76,12 @@ struct Watch {
     desk: Desk,
     began: Instant,
     print: Option<u64>,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 /// The stream of one page.
-pub(crate) async fn watch(State(desk): State<Desk>) -> Response {
-    let Ok(place) = Arc::clone(&desk.live.watchers).try_acquire_owned() else {
+pub(crate) async fn watch(State(desk): State<Desk>, visitor: Visitor) -> Response {
+    let Some(place) = desk.live.watchers.take(&visitor.caller) else {
         return Problem::busy("too many pages are kept live already").into_response();
     };
     let print = fingerprint(&desk).await;

@@ -36,10 +36,12 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::access::{Scope, names_loopback, same_origin};
 use super::api::RailAction;
+use super::given::with_body_read;
 use super::problem::Problem;
 use super::session::Visitor;
 use super::{Console, Desk, live};
 use crate::output::plain_layout;
+use crate::server::head::MAX_BODY_BYTES;
 
 /// What may stand in a path as it is.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -105,7 +107,7 @@ fn asset(kind: &'static str, text: &'static str) -> Response {
 }
 
 /// Lets a request through to its page, or to where one signs in.
-async fn admit(State((desk, scope)): State<(Desk, Scope)>, mut request: Request, next: Next) -> Response {
+async fn admit(State((desk, scope)): State<(Desk, Scope)>, request: Request, next: Next) -> Response {
     let visitor = match visitor(&desk, request.headers()) {
         Ok(Some(visitor)) => visitor,
         Ok(None) => {
@@ -125,7 +127,14 @@ async fn admit(State((desk, scope)): State<(Desk, Scope)>, mut request: Request,
         let frame = Frame::new(&desk, &visitor, "");
         return Refusal::of(Some(frame), Problem::new(StatusCode::FORBIDDEN, detail)).into_response();
     }
-    let Ok(_place) = desk.places.try_acquire() else {
+    let mut request = match with_body_read(request, MAX_BODY_BYTES).await {
+        Ok(request) => request,
+        Err(problem) => {
+            let frame = Frame::new(&desk, &visitor, "");
+            return Refusal::of(Some(frame), problem).into_response();
+        }
+    };
+    let Some(_place) = desk.places.take(&visitor.caller) else {
         return Problem::busy("too many requests at a time").into_response();
     };
     request.extensions_mut().insert(visitor);

@@ -16,8 +16,8 @@ use super::problem::Problem;
 const COOKIE: &str = "symphony_session";
 /// How long somebody stays signed in: a shift.
 const SHIFT: Duration = Duration::from_hours(8);
-/// So many may be signed in; one more, and the oldest is not.
-const MOST: usize = 500;
+/// Sessions of one token. One more ends the oldest of the same token, and none of another.
+const MAX_SESSIONS_PER_TOKEN: usize = 32;
 
 /// Somebody who looks at the dashboard.
 #[derive(Clone, Debug)]
@@ -37,8 +37,9 @@ impl Sessions {
         let (id, csrf) = (random()?, random()?);
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.retain(|_, (since, _)| since.elapsed() < SHIFT);
-        if sessions.len() >= MOST
-            && let Some(oldest) = sessions.iter().min_by_key(|(_, (since, _))| *since).map(|(id, _)| id.clone())
+        let of_token = sessions.iter().filter(|(_, (_, visitor))| visitor.caller.name == caller.name);
+        if of_token.clone().count() >= MAX_SESSIONS_PER_TOKEN
+            && let Some(oldest) = of_token.min_by_key(|(_, (since, _))| *since).map(|(id, _)| id.clone())
         {
             sessions.remove(&oldest);
         }
@@ -86,15 +87,8 @@ pub(crate) fn random() -> Result<String, Problem> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::access::{Access, Section, mint};
+    use super::super::access::holder_of_a_new_token;
     use super::*;
-
-    fn somebody() -> Caller {
-        let (token, hash) = mint().unwrap();
-        let section = format!("name = 'ana'\nhash = '{hash}'\nscopes = ['read']");
-        let section: Section = toml::from_str(&section).unwrap();
-        Access::new(&[section], false).unwrap().holder(&token).unwrap()
-    }
 
     fn sent(cookie: &str) -> HeaderMap {
         let cookie = cookie.split(';').next().unwrap();
@@ -104,7 +98,7 @@ mod tests {
     #[test]
     fn a_session_lasts_until_it_is_ended_and_its_cookie_is_for_the_server_alone() {
         let sessions = Sessions::default();
-        let cookie = sessions.begin(somebody(), &HeaderMap::new()).unwrap();
+        let cookie = sessions.begin(holder_of_a_new_token("ana"), &HeaderMap::new()).unwrap();
         assert!(cookie.contains("; HttpOnly; SameSite=Strict") && !cookie.contains("Secure"));
         assert_eq!(sessions.visitor(&sent(&cookie)).unwrap().caller.name.as_deref(), Some("ana"));
         assert!(sessions.visitor(&sent("symphony_session=another")).is_none());
@@ -112,18 +106,20 @@ mod tests {
         sessions.end(&sent(&cookie));
         assert!(sessions.visitor(&sent(&cookie)).is_none());
         let by_tls = [("x-forwarded-proto".parse().unwrap(), "https".parse().unwrap())].into_iter().collect();
-        assert!(sessions.begin(somebody(), &by_tls).unwrap().ends_with("; Secure"));
+        assert!(sessions.begin(holder_of_a_new_token("ana"), &by_tls).unwrap().ends_with("; Secure"));
     }
 
     #[test]
-    fn there_are_never_more_sessions_than_the_most() {
+    fn a_token_has_so_many_sessions_and_ends_none_of_another() {
         let sessions = Sessions::default();
-        let caller = somebody();
-        let first = sessions.begin(caller.clone(), &HeaderMap::new()).unwrap();
-        for _ in 0..MOST {
-            sessions.begin(caller.clone(), &HeaderMap::new()).unwrap();
+        let (ana, bo) = (holder_of_a_new_token("ana"), holder_of_a_new_token("bo"));
+        let of_bo = sessions.begin(bo, &HeaderMap::new()).unwrap();
+        let first = sessions.begin(ana.clone(), &HeaderMap::new()).unwrap();
+        for _ in 0..1000 {
+            sessions.begin(ana.clone(), &HeaderMap::new()).unwrap();
         }
-        assert_eq!(sessions.0.lock().unwrap().len(), MOST);
-        assert!(sessions.visitor(&sent(&first)).is_none(), "the oldest went");
+        assert_eq!(sessions.0.lock().unwrap().len(), MAX_SESSIONS_PER_TOKEN + 1);
+        assert!(sessions.visitor(&sent(&first)).is_none(), "the oldest of the token went");
+        assert!(sessions.visitor(&sent(&of_bo)).is_some(), "the session of another token stays");
     }
 }

@@ -4,6 +4,8 @@
 //! - [`office`]: a database with work in every state, and a relayer that serves the console; [`http`] asks it
 //! - [`scopes`]: every endpoint with every token, from the API's own description
 //! - [`refusing`]: what keeps it from starting, and whom it turns away
+//! - [`http_attack`]: denial of service by raw sockets; [`host_header`]: under which names it answers
+//! - [`token_limits`]: what the holder of one token may take
 //! - [`hostile_text`]: text of others, on pages and terminals
 //! - [`reading`]: what the API shows
 //! - [`acting`]: what the API does, and what it writes down
@@ -23,11 +25,14 @@ mod browser;
 mod crowding;
 mod describing;
 mod exporting;
+mod host_header;
 mod hostile_text;
 mod http;
+mod http_attack;
 mod live;
 mod office;
 mod pages;
 mod reading;
 mod refusing;
 mod scopes;
+mod token_limits;

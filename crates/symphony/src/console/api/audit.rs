@@ -13,19 +13,21 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use symphony_outbox::OutboxId;
 use symphony_outbox::payment::reading::{self, Operation};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::audit::{self, Format, Operations, Range, Record};
-use crate::console::access::Scope;
+use crate::console::access::{Caller, Scope};
 use crate::console::endpoint::Endpoint;
 use crate::console::given::{Asked, OutboxInPath};
 use crate::console::problem::Problem;
+use crate::console::quota::Place;
 use crate::console::{Console, Desk};
 
 /// The most operations that one export has.
 const MOST: i64 = 100_000;
 /// Exports that run at the same time.
 pub(crate) const EXPORTS: usize = 2;
+/// Those of one token.
+pub(crate) const EXPORTS_PER_TOKEN: usize = 1;
 /// After so long whoever reads is taken to have gone.
 const LONGEST: Duration = Duration::from_mins(10);
 const KINDS: &[&str] = &["text/csv", "application/x-ndjson"];
@@ -71,8 +73,12 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-async fn operations(State(desk): State<Desk>, Asked(export): Asked<Export>) -> Result<Response, Problem> {
-    export.carry_out(&desk).await
+async fn operations(
+    State(desk): State<Desk>,
+    caller: Caller,
+    Asked(export): Asked<Export>,
+) -> Result<Response, Problem> {
+    export.carry_out(&desk, &caller).await
 }
 
 async fn one(
@@ -93,7 +99,7 @@ pub(crate) async fn story_file(desk: &Console, id: OutboxId, format: Format) -> 
 
 impl Export {
     /// The file: whole, or refused before it begins. One that breaks off is cut, and so is not taken for whole.
-    pub(crate) async fn carry_out(self, desk: &Desk) -> Result<Response, Problem> {
+    pub(crate) async fn carry_out(self, desk: &Desk, caller: &Caller) -> Result<Response, Problem> {
         let Self { from, to, format } = self;
         if from >= to {
             return Err(Problem::bad("from must be before to"));
@@ -104,8 +110,8 @@ impl Export {
                 "there are more than {MOST} operations in that time: ask for a shorter one"
             )));
         }
-        let place = Arc::clone(&desk.exports).try_acquire_owned();
-        let place = place.map_err(|_| Problem::busy("other exports are under way; try again in a moment"))?;
+        let place = desk.exports.take(caller);
+        let place = place.ok_or_else(|| Problem::busy("other exports are under way; try again in a moment"))?;
         let reel = Reel {
             desk: Arc::clone(desk),
             operations: Operations::of(Range { from, to }),
@@ -127,7 +133,7 @@ struct Reel {
     operations: Operations,
     format: Format,
     began: Instant,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Reel {

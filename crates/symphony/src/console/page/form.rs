@@ -11,9 +11,7 @@ use subtle::ConstantTimeEq as _;
 use super::Refusal;
 use crate::console::problem::Problem;
 use crate::console::session::Visitor;
-
-/// The most that a form may hold.
-const BODY: usize = 64 * 1024;
+use crate::server::head::{MAX_BODY_BYTES, too_large};
 
 /// The fields of a form, which held the secret that only our pages know.
 pub(super) struct Sent<T>(pub(super) T);
@@ -30,8 +28,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
     async fn from_request(request: Request, _: &S) -> Result<Self, Refusal> {
         let visitor = request.extensions().get::<Visitor>().cloned();
         let expected = visitor.ok_or_else(|| Problem::bad("nobody let this request in"))?.csrf;
-        let body = to_bytes(request.into_body(), BODY).await;
-        let body = body.map_err(|_| Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "the form is too long"))?;
+        let body = to_bytes(request.into_body(), MAX_BODY_BYTES).await.map_err(|_| too_large(MAX_BODY_BYTES))?;
         let Secret { csrf } = read(&body)?;
         if !bool::from(csrf.as_bytes().ct_eq(expected.as_bytes())) {
             let detail = "this form is not of this page, or the page is older than your session: load it again";

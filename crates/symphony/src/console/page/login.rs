@@ -1,8 +1,8 @@
 //! Where one signs in with a token, and leaves again.
 
 use askama::Template;
-use axum::body::Bytes;
-use axum::extract::{Query, State};
+use axum::body::to_bytes;
+use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
@@ -11,7 +11,12 @@ use super::form::{self, Sent};
 use super::{Frame, Refusal, shown};
 use crate::console::Desk;
 use crate::console::access::same_origin;
+use crate::console::given::with_body_read;
 use crate::console::problem::Problem;
+use crate::server::head::too_large;
+
+/// Bytes of the form of a stranger: a token, and the page to go to.
+const MAX_LOGIN_BYTES: usize = 4 * 1024;
 
 #[derive(Template)]
 #[template(path = "login.html")]
@@ -45,10 +50,16 @@ pub(super) async fn page(State(desk): State<Desk>, Query(asked): Query<Asked>) -
     shown(&Page { frame: Frame::outside(), next: local(&asked.next).to_owned(), wrong: false })
 }
 
-pub(super) async fn enter(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> Result<Response, Refusal> {
+pub(super) async fn enter(
+    State(desk): State<Desk>,
+    headers: HeaderMap,
+    request: Request,
+) -> Result<Response, Refusal> {
     if !same_origin(&headers) {
         return Err(Problem::new(StatusCode::FORBIDDEN, "pages of other sites may not sign in here").into());
     }
+    let body = with_body_read(request, MAX_LOGIN_BYTES).await?.into_body();
+    let body = to_bytes(body, MAX_LOGIN_BYTES).await.map_err(|_| too_large(MAX_LOGIN_BYTES))?;
     let given: Shown = form::read(&body)?;
     let Some(caller) = desk.access.holder(given.token.trim()) else {
         let mut page = shown(&Page { frame: Frame::outside(), next: local(&given.next).to_owned(), wrong: true });

@@ -60,8 +60,12 @@ pub(super) async fn page(
 }
 
 /// The log of a time, as a file.
-pub(super) async fn export(State(desk): State<Desk>, Asked(export): Asked<Export>) -> Result<Response, Refusal> {
-    Ok(export.carry_out(&desk).await?)
+pub(super) async fn export(
+    State(desk): State<Desk>,
+    visitor: Visitor,
+    Asked(export): Asked<Export>,
+) -> Result<Response, Refusal> {
+    Ok(export.carry_out(&desk, &visitor.caller).await?)
 }
 
 fn row(done: Operation) -> Row {
