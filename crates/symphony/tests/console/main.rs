@@ -7,6 +7,7 @@
 //! - [`http_attack`]: denial of service by raw sockets; [`host_header`]: under which names it answers
 //! - [`token_limits`]: what the holder of one token may take
 //! - [`hostile_text`]: text of others, on pages and terminals
+//! - [`personal_data`]: who did what, and who may not know
 //! - [`reading`]: what the API shows
 //! - [`acting`]: what the API does, and what it writes down
 //! - [`exporting`]: what auditors take away
@@ -32,6 +33,7 @@ mod http_attack;
 mod live;
 mod office;
 mod pages;
+mod personal_data;
 mod reading;
 mod refusing;
 mod scopes;
