@@ -9,7 +9,10 @@ use tokio_postgres::{Client, Error, Row, Statement};
 use super::announced;
 use crate::ask::{Argument, Ask};
 
-const PROCESS: &str = "select pg_backend_pid()";
+const PROCESS: &str = "select pg_catalog.pg_backend_pid()";
+/// A name without a schema means what the server itself has. By default the path begins with a schema that is called like the
+/// login and that anybody with CREATE on the database can make; there, a better match for an operator would be called.
+const PIN: &str = "set search_path = pg_catalog, pg_temp";
 
 /// A connection for whoever asks the same few questions all the time: the server reads and plans each of them once.
 ///
@@ -23,11 +26,15 @@ pub struct Session {
 }
 
 impl Session {
-    /// Finds out who answers.
+    /// Finds out who answers, and pins the search_path unless that would be left behind in a pooler's session.
     pub(super) async fn over(client: Client) -> Self {
         let announced = announced::process(&client).await;
         let answers = client.query_typed_one(PROCESS, &[]).await.and_then(|row| row.try_get::<_, i32>(0));
         let direct = announced.is_some() && announced == answers.ok();
+        if direct {
+            // If this fails the connection is broken, and the first call says so.
+            let _ = client.batch_execute(PIN).await;
+        }
         Self { client, read: direct.then(Mutex::default) }
     }
 
@@ -35,6 +42,12 @@ impl Session {
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// The connection itself, for one who asks once.
+    #[must_use]
+    pub fn into_client(self) -> Client {
+        self.client
     }
 
     /// Whether it remembers: that is, whether no pooler stands between it and the server.

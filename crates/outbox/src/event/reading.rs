@@ -20,6 +20,15 @@ pub use list::{EventPage, EventSearch, list, payload};
 pub use pulse::{PULSE, pulse};
 
 // An age may be a float: it is read by gauges and people, and nobody adds it up.
+/// The schema's name belongs to a contract, so it may be another application's, whose views would run with the reader's rights.
+/// Once it is ours, nobody else can put another in its place.
+const IS_OURS: &str = "\
+    do $$ begin \
+      if not exists (select from pg_catalog.pg_namespace n join pg_catalog.pg_roles r on r.oid = n.nspowner \
+                     where n.nspname = 'm10_recovery' and r.rolname = 'symphony_control') then \
+        raise exception using errcode = '3F000', message = 'the event lane is not installed in this database'; \
+      end if; \
+    end $$";
 const STATUS: &str = "\
     select due, claimed, stuck, scheduled, oldest_due_age_seconds::float8, aggregate_types, by_aggregate_type \
     from m10_recovery.outbox_status";
@@ -121,6 +130,7 @@ pub struct Said {
 ///
 /// See [`Fault`].
 pub async fn status(client: &impl GenericClient) -> Result<Status, Fault> {
+    client.batch_execute(IS_OURS).await?;
     let row = client.query_typed_one(STATUS, &[]).await?;
     Ok(Status {
         due: row.try_get("due")?,
@@ -139,6 +149,7 @@ pub async fn status(client: &impl GenericClient) -> Result<Status, Fault> {
 ///
 /// See [`Fault`].
 pub async fn event(client: &impl GenericClient, id: EventId) -> Result<Option<State>, Fault> {
+    client.batch_execute(IS_OURS).await?;
     let row = client.query_typed_opt(EVENT, &[(&id.0, Type::INT8)]).await?;
     row.as_ref().map(state).transpose()
 }
@@ -149,6 +160,7 @@ pub async fn event(client: &impl GenericClient, id: EventId) -> Result<Option<St
 ///
 /// See [`Fault`].
 pub async fn errors(client: &impl GenericClient, id: EventId, most: BatchSize) -> Result<Vec<Said>, Fault> {
+    client.batch_execute(IS_OURS).await?;
     let most = i64::from(most.get());
     let rows = client.query_typed(ERRORS, &[(&id.0, Type::INT8), (&most, Type::INT8)]).await?;
     rows.iter().map(said).collect()

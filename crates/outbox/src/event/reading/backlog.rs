@@ -3,6 +3,7 @@
 use serde::Serialize;
 use tokio_postgres::GenericClient;
 
+use super::IS_OURS;
 use crate::error::Fault;
 
 /// The question that [`backlog`] asks, for whoever wants to see its plan. Every unprocessed event is in one of three indexes; each is
@@ -51,6 +52,7 @@ pub struct EventBacklog {
 ///
 /// See [`Fault`].
 pub async fn backlog(client: &impl GenericClient) -> Result<EventBacklog, Fault> {
+    client.batch_execute(IS_OURS).await?;
     let row = client.query_typed_one(BACKLOG, &[]).await?;
     Ok(EventBacklog {
         due: row.try_get("due")?,

@@ -3,7 +3,7 @@
 use tokio_postgres::GenericClient;
 use tokio_postgres::types::{Json, Type};
 
-use super::{State, state};
+use super::{IS_OURS, State, state};
 use crate::error::Fault;
 use crate::event::EventId;
 use crate::{BatchSize, Payload};
@@ -62,6 +62,7 @@ pub async fn list(
     search: &EventSearch,
     at_most: BatchSize,
 ) -> Result<EventPage, Fault> {
+    client.batch_execute(IS_OURS).await?;
     let asked = search.aggregate_type.is_some()
         || search.aggregate_id.is_some()
         || search.event_type.is_some()
@@ -106,6 +107,7 @@ pub async fn list(
 ///
 /// See [`Fault`].
 pub async fn payload(client: &impl GenericClient, id: EventId) -> Result<Option<Payload>, Fault> {
+    client.batch_execute(IS_OURS).await?;
     let row = client.query_typed_opt(PAYLOAD, &[(&id.0, Type::INT8)]).await?;
     row.map(|row| Ok(row.try_get::<_, Json<Payload>>(0)?.0)).transpose()
 }

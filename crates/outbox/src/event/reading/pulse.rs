@@ -2,6 +2,7 @@
 
 use tokio_postgres::GenericClient;
 
+use super::IS_OURS;
 use crate::error::Fault;
 use crate::pulse::LanePulse;
 
@@ -34,6 +35,7 @@ pub const PULSE: &str = "\
 ///
 /// See [`Fault`].
 pub async fn pulse(client: &impl GenericClient) -> Result<LanePulse, Fault> {
+    client.batch_execute(IS_OURS).await?;
     let row = client.query_typed_one(PULSE, &[]).await?;
     Ok(LanePulse {
         span_seconds: row.try_get("span_seconds")?,

@@ -10,7 +10,7 @@ use symphony_outbox::connect;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use super::{Error, Server, refused, remove_template};
+use super::{Error, PIN, Server, refused, remove_template};
 
 /// The advisory lock of a visit: whoever comes second waits, and finds no roles that somebody will take away.
 const VISIT_LOCK: i64 = 7_000_000_002;
@@ -119,6 +119,7 @@ async fn visit(server: &Server) -> Result<Client, Error> {
         }
         session => session?,
     };
+    session.batch_execute(PIN).await.map_err(refused("pin the search_path"))?;
     let lock = "select pg_advisory_lock($1)";
     session.execute(lock, &[&VISIT_LOCK]).await.map_err(refused("wait for another visit to end"))?;
     Ok(session)
