@@ -22,3 +22,7 @@ to symphony_operator, symphony_readonly, symphony_auditor;
 grant select on
   symphony.schema_status
 to symphony_operator, symphony_readonly, symphony_auditor;
+
+grant select on
+  symphony.applied_migrations
+to symphony_executor, symphony_operator, symphony_readonly, symphony_auditor;

@@ -5,7 +5,7 @@ do $schema$
 declare
   v_owner name;
 begin
-  select n.nspowner::regrole into v_owner from pg_namespace n where n.nspname = 'm10_recovery';
+  select pg_get_userbyid(n.nspowner) into v_owner from pg_namespace n where n.nspname = 'm10_recovery';
   if v_owner is null then
     begin
       create schema m10_recovery authorization symphony_control;
@@ -15,7 +15,7 @@ begin
               hint = format('Let the owner of the database run: grant create on database %I to %I;', current_database(), current_user);
     end;
   elsif v_owner <> 'symphony_control' then
-    raise exception 'schema m10_recovery is there already and belongs to %', v_owner
+    raise exception 'schema m10_recovery is there already and belongs to %', regexp_replace(quote_ident(v_owner::text), '[^ -~]', '?', 'g')
       using errcode = '55000',
             hint = 'The event lane needs it for itself. Install into another database, or move what is there to a schema of another name.';
   end if;

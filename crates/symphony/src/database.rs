@@ -1,6 +1,6 @@
 //! The connection that the arguments name.
 
-use symphony_outbox::connect::Target;
+use symphony_outbox::{connect::Target, schema};
 use tokio_postgres::Client;
 
 use crate::failure::Failure;
@@ -29,8 +29,25 @@ impl Database {
         if other.trim().is_empty() { self.url() } else { Ok(self.url().unwrap_or(other)) }
     }
 
-    /// A session in it.
-    pub(crate) async fn connect(&self) -> Result<Client, Failure> {
-        Ok(Target::parse(self.url()?)?.connect().await?)
+    /// A session in it, for what makes sure itself that nothing of a stranger's runs.
+    pub(crate) async fn open(&self) -> Result<Client, Failure> {
+        open(&Target::parse(self.url()?)?).await
     }
+
+    /// A session in it, in which everything that is called or read in Symphony's schemas is Symphony's.
+    pub(crate) async fn connect(&self) -> Result<Client, Failure> {
+        connect(&Target::parse(self.url()?)?).await
+    }
+}
+
+/// A session there, for what makes sure itself that nothing of a stranger's runs.
+pub(crate) async fn open(target: &Target) -> Result<Client, Failure> {
+    Ok(target.connect_to_ask().await?.into_client())
+}
+
+/// A session there, in which everything that is called or read in Symphony's schemas is Symphony's.
+pub(crate) async fn connect(target: &Target) -> Result<Client, Failure> {
+    let mut client = open(target).await?;
+    schema::guard(&mut client).await?;
+    Ok(client)
 }

@@ -160,8 +160,9 @@ struct Silence;
 impl From<schema::install::Error> for Failure {
     fn from(error: schema::install::Error) -> Self {
         match error {
-            schema::install::Error::Refused { message, hint, source } => {
-                Self { hint, ..Self::database(format!("nothing was installed: {message}"), source) }
+            schema::install::Error::Refused(refusal) => {
+                let message = format!("nothing was installed: {}", refusal.message);
+                Self::from(refusal).saying(message)
             }
             schema::install::Error::Differs { ref differences } => {
                 let mut message = String::from(
@@ -183,7 +184,27 @@ impl From<schema::verify::Error> for Failure {
     fn from(error: schema::verify::Error) -> Self {
         match error {
             schema::verify::Error::NotInstalled => Self::no(error.to_string()),
+            schema::verify::Error::Refused(refusal) => refusal.into(),
             schema::verify::Error::Database(source) => Self::database("the database could not be asked", source),
+        }
+    }
+}
+
+impl From<schema::guard::Refusal> for Failure {
+    fn from(refusal: schema::guard::Refusal) -> Self {
+        Self { hint: refusal.hint, ..Self::database(refusal.message, refusal.source) }
+    }
+}
+
+impl From<schema::guard::Error> for Failure {
+    fn from(error: schema::guard::Error) -> Self {
+        match error {
+            schema::guard::Error::NotInstalled => {
+                Self { code: DATABASE, ..Self::no("Symphony is not installed in this database") }
+                    .hint("check the address, then run: symphony install")
+            }
+            schema::guard::Error::Refused(refusal) => refusal.into(),
+            schema::guard::Error::Database(source) => Self::database("the database could not be asked", source),
         }
     }
 }

@@ -153,3 +153,72 @@ async fn a_migration_that_was_applied_in_other_words_is_refused() {
     let refused = symphony(&database.url(), &["install"]).exits(3);
     assert!(refused.stderr.contains("is not the one that was applied"), "{}", refused.all());
 }
+
+#[tokio::test]
+async fn an_install_says_who_holds_its_lock() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.empty_database().await.unwrap();
+    let stranger = database.connect_as_login(&[]).await.unwrap();
+    // The number is in the source, and any login can take it.
+    stranger.batch_execute("select pg_advisory_lock(x'73796d70686f6e'::bigint)").await.unwrap();
+    let row = stranger.query_one("select pg_backend_pid(), current_user::text", &[]).await.unwrap();
+    let (pid, login): (i32, String) = (row.get(0), row.get(1));
+    let named = format!("session {pid} of login {login}, application symphony");
+
+    let refused = symphony(&database.url(), &["install", "--lock-timeout", "1"]).exits(3);
+    for words in [named.as_str(), "connected since", "SQLSTATE 55P03", &format!("pg_terminate_backend({pid})")] {
+        assert!(refused.stderr.contains(words), "{words}: {}", refused.all());
+    }
+    let script = symphony("", &["install", "--print", "--lock-timeout", "1"]).exits(0).stdout;
+    let dba = database.connect().await.unwrap();
+    let refused = dba.batch_execute(&script).await.unwrap_err();
+    let said = refused.as_db_error().unwrap();
+    assert!(said.message().contains(&named) && said.hint().is_some(), "{said:?}");
+    dba.batch_execute("rollback").await.unwrap();
+
+    drop(stranger);
+    dba.execute("select pg_terminate_backend($1)", &[&pid]).await.unwrap();
+    symphony(&database.url(), &["install"]).exits(0);
+}
+
+#[tokio::test]
+async fn an_install_gives_way_to_a_long_transaction_of_a_producer_and_names_it() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    let dba = database.connect().await.unwrap();
+    dba.batch_execute(
+        "select symphony.set_payment_rail('sepa', '{}', 'a', 'b'); drop view symphony.schema_status",
+    )
+    .await
+    .unwrap();
+    let enqueue =
+        |key: &str| format!("select symphony.enqueue_payment_outbox('{key}', 'p-{key}', '{key}', 'sepa', '{{}}')");
+    let long = database.connect_as_login(&["symphony_ingest"]).await.unwrap();
+    long.batch_execute("begin").await.unwrap();
+    long.batch_execute(&enqueue("long")).await.unwrap();
+    let pid: i32 = long.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
+
+    // Others go on meanwhile: nobody waits behind the install for longer than one of its tries.
+    let other = database.connect_as_login(&["symphony_ingest"]).await.unwrap();
+    other.batch_execute("set lock_timeout = '2s'").await.unwrap();
+    let url = database.url();
+    let installing = tokio::task::spawn_blocking(move || symphony(&url, &["install", "--lock-timeout", "3"]));
+    let mut enqueued = 0;
+    while !installing.is_finished() {
+        other.batch_execute(&enqueue(&format!("other-{enqueued}"))).await.unwrap();
+        enqueued += 1;
+    }
+    let refused = installing.await.unwrap().exits(3);
+    for words in [
+        &format!("session {pid} of login"),
+        "was in use",
+        "SQLSTATE 55P03",
+        &format!("pg_terminate_backend({pid})"),
+    ] {
+        assert!(refused.stderr.contains(words), "{words}: {}", refused.all());
+    }
+    assert!(enqueued > 10, "{enqueued}");
+    long.batch_execute("commit").await.unwrap();
+    symphony(&database.url(), &["install"]).exits(0);
+    symphony(&database.url(), &["verify"]).exits(0);
+}

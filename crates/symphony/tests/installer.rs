@@ -165,3 +165,80 @@ async fn who_may_not_create_in_the_database_is_told_the_grant_to_ask_for() {
         .refuses(&["may not create a schema in database shop", "grant create on database shop to installer;"])
         .await;
 }
+
+/// A superuser must not run as a role that others can act as: what they planted could become the superuser.
+#[tokio::test]
+async fn a_superuser_does_not_lend_itself_to_those_who_may_act_as_the_owner() {
+    let stage = Stage::new(&format!(
+        "{ROLES} create role deploy login; create role team; grant symphony_control to team; grant team to deploy"
+    ))
+    .await;
+    let superuser = stage.cluster.url("shop");
+    let before = stage.traces().await;
+    let refused = symphony(&superuser, &["install"]).exits(3);
+    for words in ["deploy, team may act as symphony_control", "revoke symphony_control from", "SQLSTATE 55000"] {
+        assert!(refused.stderr.contains(words), "{words}: {}", refused.all());
+    }
+    assert_eq!(stage.traces().await, before);
+    let script = symphony("", &["install", "--print"]).exits(0).stdout;
+    let refused = stage.dba.batch_execute(&script).await.unwrap_err();
+    assert!(refused.as_db_error().unwrap().message().contains("may act as symphony_control"), "{refused:?}");
+    stage.dba.batch_execute("rollback").await.unwrap();
+
+    // It is right that those install themselves.
+    let direct = "revoke symphony_control from team; grant symphony_control to deploy; grant create on database shop to deploy";
+    stage.dba.batch_execute(direct).await.unwrap();
+    symphony(&stage.url("deploy"), &["install"]).exits(0);
+    symphony(&superuser, &["install"]).exits(3);
+    stage.dba.batch_execute("revoke symphony_control from deploy").await.unwrap();
+    symphony(&superuser, &["install"]).exits(0);
+}
+
+/// From 16 on who creates a role may let itself in at any time.
+#[tokio::test]
+async fn a_superuser_does_not_install_for_an_owner_that_another_made() {
+    let stage = Stage::new("create role mallory login createrole").await;
+    connect(&stage.url("mallory")).await.batch_execute(ROLES).await.unwrap();
+    let ran = symphony(&stage.cluster.url("shop"), &["install"]);
+    if stage.cluster.binaries().major() >= 16 {
+        assert!(ran.stderr.contains("mallory may act as symphony_control"), "{}", ran.all());
+        assert_eq!(ran.code, 3, "{}", ran.all());
+    } else {
+        ran.exits(0);
+    }
+}
+
+#[tokio::test]
+async fn an_owner_that_may_log_in_is_refused() {
+    let stage = Stage::new("create role symphony_control login createdb").await;
+    let before = stage.traces().await;
+    let refused = symphony(&stage.cluster.url("shop"), &["install"]).exits(3);
+    for words in ["must not have: LOGIN, CREATEDB", "alter role symphony_control nologin nocreatedb;"] {
+        assert!(refused.stderr.contains(words), "{words}: {}", refused.all());
+    }
+    assert_eq!(stage.traces().await, before);
+    stage.dba.batch_execute("alter role symphony_control nologin nocreatedb").await.unwrap();
+    symphony(&stage.cluster.url("shop"), &["install"]).exits(0);
+}
+
+#[tokio::test]
+async fn an_event_trigger_of_a_stranger_is_not_set_off_by_a_superuser() {
+    let stage = Stage::new(
+        "create role mallory login; create schema mallory authorization mallory; set role mallory;
+         create sequence mallory.ran;
+         create function mallory.go() returns event_trigger language plpgsql as
+           $$ begin perform nextval('mallory.ran'); end $$;
+         reset role;
+         create event trigger audit on ddl_command_start execute function mallory.go();
+         alter sequence mallory.ran restart",
+    )
+    .await;
+    stage.dba.batch_execute("alter event trigger audit disable; alter sequence mallory.ran restart; alter event trigger audit enable").await.unwrap();
+    let refused = symphony(&stage.cluster.url("shop"), &["install"]).exits(3);
+    let named = "event trigger audit calls mallory.go(), which belongs to mallory";
+    assert!(refused.stderr.contains(named), "{}", refused.all());
+    let ran: bool = stage.dba.query_one("select is_called from mallory.ran", &[]).await.unwrap().get(0);
+    assert!(!ran);
+    stage.dba.batch_execute("alter event trigger audit disable").await.unwrap();
+    symphony(&stage.cluster.url("shop"), &["install"]).exits(0);
+}

@@ -175,6 +175,21 @@ drifts! {
     a_right_to_read_the_tokens_of_claims_is_named:
         "grant select on symphony.metadata_outbox to symphony_readonly"
         => "unexpected: right of symphony_readonly to SELECT on table symphony.metadata_outbox", Repairs;
+    another_text_of_an_applied_migration_is_named:
+        "update symphony.schema_migrations set sha256 = repeat('0', 64) where lane = 'payment'"
+        => "changed: applied migration payment/0001_tables: sha256 is 0000", LeavesToPeople;
+    a_newer_schema_version_is_named:
+        "update symphony.schema_migrations set schema_version = 2 where lane = 'core'"
+        => "changed: applied migration core/0001_migrations: schema version is 2, should be 1", LeavesToPeople;
+    a_migration_that_this_build_does_not_know_is_named:
+        "insert into symphony.schema_migrations (lane, migration, sha256, schema_version) values ('payment', '0002_more', repeat('0', 64), 1)"
+        => "unexpected: applied migration payment/0002_more", LeavesToPeople;
+    a_lane_that_this_build_does_not_know_is_named:
+        "insert into symphony.schema_migrations (lane, migration, sha256, schema_version) values ('vault', '0001_tables', repeat('0', 64), 1)"
+        => "unexpected: applied migration vault/0001_tables", LeavesToPeople;
+    a_migration_that_was_not_recorded_is_named:
+        "delete from symphony.schema_migrations where lane = 'event'"
+        => "missing: applied migration event/0001_tables", LeavesToPeople;
     a_rule_is_named:
         "create rule nothing as on insert to symphony.payment_outbox_attempts do instead nothing"
         => "unexpected: rule nothing on symphony.payment_outbox_attempts", LeavesToPeople;
@@ -190,6 +205,55 @@ async fn a_login_without_any_right_can_verify() {
     superuser.batch_execute("grant truncate on symphony.payment_outbox_attempts to symphony_auth").await.unwrap();
     let found = symphony(&nobody, &["verify"]).exits(1);
     assert!(found.stdout.contains("right of symphony_auth to TRUNCATE"), "{}", found.all());
+}
+
+#[tokio::test]
+async fn what_a_login_may_not_read_is_said_not_to_be_checked() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    let superuser = database.connect().await.unwrap();
+    superuser.batch_execute("update symphony.schema_migrations set sha256 = repeat('0', 64)").await.unwrap();
+
+    let nobody = database.url_as_login(&[]).await.unwrap();
+    let said = symphony(&nobody, &["verify"]).exits(0);
+    assert!(said.stderr.contains("not checked: which migrations were applied"), "{}", said.all());
+    let said = symphony(&nobody, &["verify", "--json"]).exits(0);
+    assert_eq!(said.json()["not_checked"].as_array().unwrap().len(), 1, "{}", said.all());
+
+    for role in ["symphony_executor", "symphony_operator", "symphony_readonly", "symphony_auditor"] {
+        let login = database.url_as_login(&[role]).await.unwrap();
+        let found = symphony(&login, &["verify", "--json"]).exits(1).json();
+        assert_eq!(found["not_checked"], serde_json::json!([]), "{role}");
+        assert_eq!(found["differences"].as_array().unwrap().len(), 4, "{role}: {found}");
+    }
+}
+
+/// The number of the install lock is in the source, and any login can take it.
+const TAKE_INSTALL_LOCK: &str = "select pg_advisory_lock(x'73796d70686f6e'::bigint)";
+
+#[tokio::test]
+async fn a_stranger_who_holds_the_install_lock_keeps_nobody_from_verifying() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    let stranger = database.connect_as_login(&[]).await.unwrap();
+    stranger.batch_execute(TAKE_INSTALL_LOCK).await.unwrap();
+    symphony(&database.url(), &["verify"]).exits(0);
+}
+
+#[tokio::test]
+async fn a_verification_that_waits_for_an_install_says_for_which_session() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    let installer = database.connect().await.unwrap();
+    installer.batch_execute(TAKE_INSTALL_LOCK).await.unwrap();
+    let pid: i32 = installer.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
+    let reader = database.url_as_login(&["symphony_readonly"]).await.unwrap();
+    let refused = symphony(&reader, &["verify"]).exits(3);
+    for words in
+        [&format!("session {pid} of login postgres"), "SQLSTATE 55P03", &format!("pg_terminate_backend({pid})")]
+    {
+        assert!(refused.stderr.contains(words), "{words}: {}", refused.all());
+    }
 }
 
 /// Roles belong to the whole server, so this one has a server of its own.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio_postgres::{Client, GenericClient, Transaction, types::Type};
 
-use super::{Lane, files, script::LOCK};
+use super::{Lane, files, guard::PIN, lock};
 
 /// By object and facet, the value.
 pub type Facts = BTreeMap<(String, String), String>;
@@ -72,14 +72,20 @@ const NEWEST: u32 = 18;
 /// # Errors
 /// When the database cannot be asked.
 pub async fn found(client: &mut Client) -> Result<(Facts, u32), tokio_postgres::Error> {
-    let transaction = client.build_transaction().read_only(true).start().await?;
-    // Printing a definition locks its table, one after the other, and an install locks them in its own order:
-    // without this the two could wait for each other.
-    let wait = "select pg_catalog.pg_advisory_xact_lock_shared($1)";
-    transaction.query_typed(wait, &[(&LOCK, Type::INT8)]).await?;
+    let transaction = begin(client).await?;
     let facts = found_in(&transaction).await?;
     transaction.rollback().await?;
     Ok(facts)
+}
+
+/// A transaction to look in, once no install is under way.
+pub(super) async fn begin(client: &mut Client) -> Result<Transaction<'_>, tokio_postgres::Error> {
+    let transaction = client.build_transaction().read_only(true).start().await?;
+    transaction.batch_execute(PIN).await?;
+    // Printing a definition locks its table, one after the other, and an install locks them in its own order:
+    // without this the two could wait for each other.
+    transaction.batch_execute(&lock::take_shared(lock::LOCK_TIMEOUT)).await?;
+    Ok(transaction)
 }
 
 /// The same for a transaction that holds the lock already. Sets its search_path.

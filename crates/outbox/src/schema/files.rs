@@ -49,6 +49,8 @@ pub(super) const ROLES: &File = &files!["roles.sql"][0];
 pub(super) const OWN: &File = &files!["own.sql"][0];
 /// Stops being the owner.
 pub(super) const DISOWN: &File = &files!["disown.sql"][0];
+/// Refuses a database in which a stranger's code would run.
+pub(super) const GUARD: &File = &files!["guard.sql"][0];
 /// Reads the facts that an install decides.
 pub(super) const CATALOGUE: &File = &files!["catalogue.sql"][0];
 
@@ -79,6 +81,7 @@ pub(super) const CORE: Lot = Lot {
         "functions/core/wakeup_lock.sql",
         "functions/core/wake_sleepers.sql",
         "functions/core/wake_on_insert.sql",
+        "views/applied_migrations.sql",
         "views/schema_status.sql",
     ],
     grants: &files!["grants/core.sql"][0],
@@ -231,7 +234,7 @@ mod tests {
         sql_files(&folder, &folder, &mut there);
 
         let mut listed: BTreeSet<String> =
-            [ROLES, OWN, DISOWN, CATALOGUE].into_iter().map(|file| file.path.to_owned()).collect();
+            [ROLES, OWN, DISOWN, GUARD, CATALOGUE].into_iter().map(|file| file.path.to_owned()).collect();
         for lot in [&CORE].into_iter().chain(Lane::ALL.map(lot)) {
             let files = lot.home.into_iter().chain(lot.migrations).chain(lot.current).chain([lot.grants]);
             listed.extend(files.map(|file| file.path.to_owned()));

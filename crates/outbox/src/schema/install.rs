@@ -1,10 +1,14 @@
 //! Runs the install script, if there is anything for it to do.
 
-use tokio_postgres::{Client, error::SqlState, types::Type};
+use std::time::Duration;
+
+use tokio_postgres::Client;
 
 use super::{
     Lane, catalogue,
-    script::{self, LOCK},
+    guard::Refusal,
+    lock::LOCK_TIMEOUT,
+    script,
     verify::{self, Difference, verify},
 };
 
@@ -20,17 +24,10 @@ pub enum Installed {
 /// Why the database is not what this build makes. Unless said otherwise, nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The database said no, for a reason that a person can remove: a missing right, a newer schema, an old server.
-    #[error("{message}{}", hint.as_ref().map(|hint| format!("\n{hint}")).unwrap_or_default())]
-    Refused {
-        /// What is in the way.
-        message: String,
-        /// What to do about it.
-        hint: Option<String>,
-        /// What the server said.
-        #[source]
-        source: tokio_postgres::Error,
-    },
+    /// The database said no, for a reason that a person can remove: a missing right, a newer schema, an old server, a lock that
+    /// another session holds, or a stranger's objects where ours must be.
+    #[error(transparent)]
+    Refused(Refusal),
     /// The script ran and what it can repair is repaired, but the database is still not what it should be.
     #[error("installed, but the database differs from this build in {}: {}", differences.len(), differences[0])]
     Differs {
@@ -46,24 +43,31 @@ pub enum Error {
 }
 
 /// Installs `lanes` into the database of `client`, or upgrades them, in one transaction under an advisory lock. Lanes that
-/// the database has already are brought along.
+/// the database has already are brought along. Waits [`LOCK_TIMEOUT`] for a lock.
 ///
 /// # Errors
 /// See [`Error`].
 pub async fn install(client: &mut Client, lanes: &[Lane]) -> Result<Installed, Error> {
+    install_within(client, lanes, LOCK_TIMEOUT).await
+}
+
+/// The same, waiting so long for the install lock, and again for the tables.
+///
+/// # Errors
+/// See [`Error`].
+pub async fn install_within(client: &mut Client, lanes: &[Lane], limit: Duration) -> Result<Installed, Error> {
     let transaction = client.transaction().await.map_err(Error::Database)?;
-    let lock = "select pg_catalog.pg_advisory_xact_lock($1)";
-    transaction.query_typed(lock, &[(&LOCK, Type::INT8)]).await.map_err(Error::Database)?;
+    transaction.batch_execute(&script::prelude(limit)).await.map_err(refused)?;
     let mut lanes = [lanes, &catalogue::lanes(&transaction).await.map_err(Error::Database)?].concat();
     lanes.sort_unstable();
     lanes.dedup();
     // The script locks tables. Where there is nothing for it to do, nobody who works here is made to wait.
     if is_current(verify::verify_in(&transaction, &lanes).await)? {
-        transaction.batch_execute(&script::guard(&lanes)).await.map_err(refused)?;
+        transaction.batch_execute(&script::check(&lanes)).await.map_err(refused)?;
         transaction.rollback().await.map_err(Error::Database)?;
         return Ok(Installed::AlreadyCurrent);
     }
-    transaction.batch_execute(&script::body(&lanes)).await.map_err(refused)?;
+    transaction.batch_execute(&script::body(&lanes, limit)).await.map_err(refused)?;
     transaction.commit().await.map_err(refused)?;
     let differences = verify(client, &lanes).await?;
     if differences.is_empty() { Ok(Installed::Applied) } else { Err(Error::Differs { differences }) }
@@ -78,19 +82,7 @@ fn is_current(verified: Result<Vec<Difference>, verify::Error>) -> Result<bool, 
 }
 
 fn refused(error: tokio_postgres::Error) -> Error {
-    let expected = [
-        SqlState::INSUFFICIENT_PRIVILEGE,
-        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-        SqlState::FEATURE_NOT_SUPPORTED,
-    ];
-    match error.as_db_error() {
-        Some(said) if expected.contains(said.code()) => Error::Refused {
-            message: said.message().to_owned(),
-            hint: said.hint().map(str::to_owned),
-            source: error,
-        },
-        _ => Error::Database(error),
-    }
+    Refusal::of(error).map_or_else(Error::Database, Error::Refused)
 }
 
 /// The lanes that the database of `client` has, by what is in its catalogue.

@@ -7,17 +7,24 @@
 //! - [`files`]: the files of each lane, in install order.
 //! - [`script`]: the one script that installs or upgrades, for us to run or for a DBA to read.
 //! - [`install`]: runs it.
+//! - [`guard`]: refuses a database in which a stranger's code would run with our rights.
+//! - [`lock`]: what an install and a verification wait for, how long, and who is named when it takes longer.
+//! - [`migrations`]: which migrations the database says it had.
 //! - [`catalogue`]: the facts that the script leaves behind, expected and found.
 //! - [`verify`]: names every difference between the two.
 
 pub mod catalogue;
 mod files;
+pub mod guard;
 pub mod install;
+pub mod lock;
+pub mod migrations;
 pub mod script;
 pub mod verify;
 
 use std::{fmt, str::FromStr};
 
+pub use guard::guard;
 pub use install::install;
 pub use script::script;
 pub use verify::verify;

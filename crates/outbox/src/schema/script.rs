@@ -3,44 +3,54 @@
 //! Each migration carries its own condition, so the script can be run on an empty database, on an older
 //! one and on a current one. It decides nothing else: what a file does is in the file.
 
-use std::fmt::Write as _;
-
-use sha2::{Digest as _, Sha256};
+use std::{fmt::Write as _, time::Duration};
 
 use super::{
     Lane, VERSION,
     files::{self, File, Lot},
+    guard::PIN,
+    lock::{self, LOCK_TIMEOUT},
+    migrations,
 };
 
-/// Number of the advisory lock that lets one install at a time into a database.
-pub(super) const LOCK: i64 = 0x73_796d_7068_6f6e;
-
-/// The script that installs `lanes`, or upgrades them.
+/// The script that installs `lanes`, or upgrades them. Waits [`LOCK_TIMEOUT`] for a lock.
 #[must_use]
 pub fn script(lanes: &[Lane]) -> String {
+    script_within(lanes, LOCK_TIMEOUT)
+}
+
+/// The same, waiting so long for the install lock, and again for the tables.
+#[must_use]
+pub fn script_within(lanes: &[Lane], limit: Duration) -> String {
     let names: Vec<_> = sorted(lanes).iter().map(|lane| lane.name()).collect();
     format!(
         "-- Symphony, schema version {VERSION}, lanes: {}.\n\
          -- Creates or upgrades; safe to run again. Needs PostgreSQL 15 or later, and either a superuser, or a\n\
          -- user with CREATEROLE and CREATE on the database, or membership in symphony_control.\n\
          begin;\n\
-         select pg_catalog.pg_advisory_xact_lock({LOCK});\n\
-         {}\n\
+         {}{}\n\
          commit;\n",
         names.join(", "),
-        body(lanes),
+        prelude(limit),
+        body(lanes, limit),
     )
 }
 
+/// Pins every name to what the server itself has, takes the install lock, and refuses what a stranger has put there. Nothing is
+/// looked at more closely before it is known whose it is.
+pub(super) fn prelude(limit: Duration) -> String {
+    let mut script = format!("set local client_min_messages = warning;\n{PIN}{}", lock::take_exclusive(limit));
+    push(&mut script, files::GUARD);
+    script
+}
+
 /// What the script does inside of its transaction, once it holds the lock.
-pub(super) fn body(lanes: &[Lane]) -> String {
-    let mut script = String::from(
-        "set local client_min_messages = warning;\n\
-         set local search_path = pg_catalog;\n\
-         set local check_function_bodies = on;\n",
-    );
+pub(super) fn body(lanes: &[Lane], limit: Duration) -> String {
+    let mut script = format!("{PIN}set local check_function_bodies = on;\n");
     push(&mut script, files::ROLES);
     become_owner(&mut script, lanes);
+    script.push_str(&lock::take_relations(limit));
+    refuse_what_is_not_ours(&mut script, lanes);
     for lot in lots(lanes) {
         for migration in lot.migrations {
             script.push_str(&apply_once(lot, migration));
@@ -58,10 +68,10 @@ pub(super) fn body(lanes: &[Lane]) -> String {
 
 /// What must be true of a database that needs nothing done: it is not newer, and had the migrations that this build knows.
 /// For a transaction that is rolled back.
-pub(super) fn guard(lanes: &[Lane]) -> String {
-    let mut script =
-        String::from("set local client_min_messages = warning;\nset local search_path = pg_catalog;\n");
+pub(super) fn check(lanes: &[Lane]) -> String {
+    let mut script = PIN.to_owned();
     become_owner(&mut script, lanes);
+    refuse_what_is_not_ours(&mut script, lanes);
     for lot in lots(lanes) {
         for migration in lot.migrations {
             script.push_str(&apply_once(lot, migration));
@@ -83,13 +93,19 @@ fn lots(lanes: &[Lane]) -> impl Iterator<Item = &'static Lot> {
     [CORE].into_iter().chain(sorted(lanes).into_iter().map(files::lot))
 }
 
-/// From here on every object is the owner's, unless the database is one that this script must not touch.
+/// From here on every object is the owner's.
 fn become_owner(script: &mut String, lanes: &[Lane]) {
     push(script, files::OWN);
     for home in lots(lanes).filter_map(|lot| lot.home) {
         push(script, home);
     }
     script.push_str("\nset local role symphony_control;\n");
+}
+
+/// Ends the script on a database that it must not touch. The schemas are there by now, so that nobody can put others in their
+/// place after the look; what is in them is read only after the guard.
+fn refuse_what_is_not_ours(script: &mut String, lanes: &[Lane]) {
+    push(script, files::GUARD);
     script.push_str(&refuse_newer());
     script.push_str(&refuse_others(lanes));
 }
@@ -148,10 +164,7 @@ $guard$;
 
 fn apply_once(lot: &Lot, migration: &File) -> String {
     let (lane, name, text) = (lot.name, migration.stem(), migration.text);
-    let sha256 = Sha256::digest(text).iter().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    });
+    let sha256 = migrations::sha256(migration);
     format!(
         "
 -- {path}

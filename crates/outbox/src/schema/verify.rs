@@ -8,6 +8,8 @@ use tokio_postgres::{Client, Transaction};
 use super::{
     Lane,
     catalogue::{self, Facts},
+    guard::{self, Refusal},
+    migrations,
 };
 
 /// One way in which the database is not what this build makes.
@@ -58,30 +60,45 @@ pub enum Error {
     /// There is no schema to compare with.
     #[error("Symphony is not installed in this database; run: symphony install")]
     NotInstalled,
+    /// A stranger's code would run, or another session holds a lock for too long.
+    #[error(transparent)]
+    Refused(Refusal),
     /// The connection or a statement failed.
     #[error("the database could not be asked")]
-    Database(#[from] tokio_postgres::Error),
+    Database(#[source] tokio_postgres::Error),
 }
 
-/// Compares the catalogue with what this build expects of `lanes`. Needs no rights beyond connecting.
+impl From<tokio_postgres::Error> for Error {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Refusal::of(error).map_or_else(Self::Database, Self::Refused)
+    }
+}
+
+/// Compares the catalogue with what this build expects of `lanes`. Needs no rights beyond connecting; which migrations were
+/// applied is compared where the login may read it, see [`migrations::are_readable`].
 ///
 /// # Errors
 /// See [`Error`]. A difference is not an error here.
 pub async fn verify(client: &mut Client, lanes: &[Lane]) -> Result<Vec<Difference>, Error> {
-    if catalogue::lanes(client).await?.is_empty() {
-        return Err(Error::NotInstalled);
-    }
-    let (found, major) = catalogue::found(client).await?;
-    Ok(compare(&catalogue::expected(lanes, major), &catalogue::about(lanes, found, major)))
+    let transaction = catalogue::begin(client).await?;
+    let differences = verify_in(&transaction, lanes).await?;
+    transaction.rollback().await?;
+    Ok(differences)
 }
 
-/// The same for a transaction that holds the lock of an install.
+/// The same for a transaction that holds the lock of an install and whose search_path is pinned.
 pub(super) async fn verify_in(transaction: &Transaction<'_>, lanes: &[Lane]) -> Result<Vec<Difference>, Error> {
+    guard::guard_in(transaction).await?;
     if catalogue::lanes(transaction).await?.is_empty() {
         return Err(Error::NotInstalled);
     }
     let (found, major) = catalogue::found_in(transaction).await?;
-    Ok(compare(&catalogue::expected(lanes, major), &catalogue::about(lanes, found, major)))
+    let (mut expected, mut found) = (catalogue::expected(lanes, major), catalogue::about(lanes, found, major));
+    if migrations::are_readable(transaction).await? {
+        expected.extend(migrations::expected(lanes));
+        found.extend(migrations::found(transaction, lanes).await?);
+    }
+    Ok(compare(&expected, &found))
 }
 
 fn compare(expected: &Facts, found: &Facts) -> Vec<Difference> {

@@ -1,7 +1,9 @@
 //! `symphony install`: creates the schema, or brings it to what this build carries.
 
+use std::time::Duration;
+
 use serde::Serialize;
-use symphony_outbox::schema::{self, Lane, install::Installed};
+use symphony_outbox::schema::{self, Lane, install::Installed, lock::LOCK_TIMEOUT};
 
 use super::with_examples;
 use crate::{
@@ -23,6 +25,10 @@ pub(crate) struct Arguments {
     /// Install this lane, payment, event or metadata; may be repeated; all of them unless given
     #[arg(long = "lane", value_name = "LANE")]
     lanes: Vec<Lane>,
+    /// Wait at most so many seconds, 1 to 3600, for another install, and again for tables that others use
+    #[arg(long, value_name = "SECONDS", default_value_t = LOCK_TIMEOUT.as_secs(),
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    lock_timeout: u64,
     /// Print the SQL instead of running it; needs no database
     #[arg(long, conflicts_with = "json")]
     print: bool,
@@ -40,12 +46,13 @@ struct Report {
 impl Arguments {
     pub(crate) async fn run(self, database: &Database) -> Result<Answer, Failure> {
         let lanes = if self.lanes.is_empty() { Lane::ALL.to_vec() } else { self.lanes };
+        let limit = Duration::from_secs(self.lock_timeout);
         if self.print {
-            output::line(&schema::script(&lanes))?;
+            output::line(&schema::script::script_within(&lanes, limit))?;
             return Ok(Answer::Yes);
         }
-        let mut client = database.connect().await?;
-        let (result, words) = match schema::install(&mut client, &lanes).await? {
+        let mut client = database.open().await?;
+        let (result, words) = match schema::install::install_within(&mut client, &lanes, limit).await? {
             Installed::Applied => ("installed", "installed"),
             Installed::AlreadyCurrent => ("already_current", "already current, nothing was changed"),
         };

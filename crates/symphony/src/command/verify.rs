@@ -5,6 +5,7 @@ use symphony_outbox::schema::{self, Lane, install::installed_lanes, verify::Diff
 
 use super::with_examples;
 use crate::{
+    complain,
     database::Database,
     failure::{Answer, Failure},
     output::{Form, plain},
@@ -12,8 +13,8 @@ use crate::{
 
 /// Compare the schema in a database with what this build makes, and name every difference
 ///
-/// Tables, columns, constraints, indexes, triggers, functions, views, owners and rights. Reads the catalogue alone,
-/// which any login may do.
+/// Tables, columns, constraints, indexes, triggers, functions, views, owners and rights. Reads the catalogue,
+/// which any login may do, and with a role of Symphony's also which migrations were applied.
 #[derive(clap::Args)]
 #[command(after_help = with_examples("  symphony verify && echo 'the schema is what it should be'"))]
 pub(crate) struct Arguments {
@@ -30,11 +31,16 @@ struct Report {
     schema_version: i32,
     lanes: Vec<&'static str>,
     differences: Vec<Difference>,
+    not_checked: Vec<&'static str>,
 }
+
+/// What a login without any right cannot know.
+const MIGRATIONS: &str = "which migrations were applied: needs a login with one of the roles symphony_readonly, symphony_auditor, \
+     symphony_operator and symphony_executor";
 
 impl Arguments {
     pub(crate) async fn run(self, database: &Database) -> Result<Answer, Failure> {
-        let mut client = database.connect().await?;
+        let mut client = database.open().await?;
         let lanes = if self.lanes.is_empty() {
             let asked = installed_lanes(&client).await;
             asked.map_err(|error| Failure::database("the database could not be asked", error))?
@@ -42,13 +48,18 @@ impl Arguments {
             self.lanes
         };
         let differences = schema::verify(&mut client, &lanes).await?;
+        let readable = schema::migrations::are_readable(&client).await?;
         let report = Report {
             clean: differences.is_empty(),
             schema_version: schema::VERSION,
             lanes: lanes.iter().map(|lane| lane.name()).collect(),
             differences,
+            not_checked: if readable { Vec::new() } else { vec![MIGRATIONS] },
         };
         self.form.print(&report, || text(&report))?;
+        if !self.form.json {
+            report.not_checked.iter().for_each(|what| complain(&format!("not checked: {what}\n")));
+        }
         Ok(if report.clean { Answer::Yes } else { Answer::No })
     }
 }

@@ -125,7 +125,7 @@ impl Drop for Lent<'_> {
 
 /// Refuses a login that lacks the one role that it needs, or holds one that it must not have.
 pub(crate) async fn check(setting: &str, target: &Target, needs: &str, not: &[&str]) -> Result<(), Failure> {
-    let client = target.connect().await?;
+    let client = crate::database::connect(target).await?;
     let missing = rights::missing_roles(&client, &[needs]).await?;
     if !missing.is_empty() {
         return Err(Failure::no(format!("{setting}: the login lacks the role {needs}"))

@@ -25,6 +25,7 @@ use symphony_sinks::traces::Traces;
 use super::checks::{self, Serving};
 use super::meter::LaneMeter;
 use crate::config::{Config, UnservedRails, WayOut};
+use crate::database;
 use crate::failure::Failure;
 
 /// How long a sink or a store may take to let go of their connections.
@@ -101,7 +102,8 @@ impl Served {
 
     /// Why not to start, if there is a reason.
     pub(crate) async fn check(&self, target: &Target) -> Result<(), Failure> {
-        let mut client = target.connect().await?;
+        // Guarded by the check of the schema, before anything in it is called.
+        let mut client = database::open(target).await?;
         checks::schema(&mut client, &self.lanes()).await?;
         checks::roles(&client).await?;
         if let Some(payment) = &self.payment {

@@ -66,7 +66,7 @@ const LOOK: [&str; 10] = [
 ];
 /// They show a payload, and so are not for people on duty.
 const SHOW: [&str; 1] = ["symphony.read_metadata"];
-const VIEWS: [&str; 13] = [
+const VIEWS: [&str; 14] = [
     "symphony.supervisor_outbox_status",
     "symphony.outbox_operational_status",
     "symphony.payment_outbox_dlq",
@@ -76,11 +76,14 @@ const VIEWS: [&str; 13] = [
     "symphony.payment_outboxes",
     "symphony.payment_participants",
     "symphony.schema_status",
+    MIGRATIONS,
     "symphony.unknown_outcome_codes",
     "symphony.metadata_outbox_entries",
     "symphony.metadata_outbox_status",
     "m10_recovery.outbox_status",
 ];
+/// What `symphony verify` reads, for relayers as well: each verifies before it starts.
+const MIGRATIONS: &str = "symphony.applied_migrations";
 const READABLE: [&str; 4] = [
     "symphony.payment_outbox_pending",
     "symphony.payment_outbox_attempts",
@@ -119,6 +122,7 @@ pub(super) fn allowed(role: Option<&str>, right: &Right) -> bool {
         ("view", "symphony_operator" | "symphony_readonly" | "symphony_auditor") => {
             reads && VIEWS.contains(&object)
         }
+        ("view", "symphony_executor") => reads && object == MIGRATIONS,
         ("table", "symphony_readonly" | "symphony_auditor") => reads && READABLE.contains(&object),
         ("table", "symphony_operator") => reads && object == ERRORS,
         _ => false,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use symphony_outbox::connect::Target;
 use symphony_outbox::payment::RailPolicy;
 use symphony_outbox::payment::operator::{self, Warrant};
-use symphony_outbox::schema::{self, Lane};
+use symphony_outbox::schema::{self, Lane, install::installed_lanes};
 use symphony_proof::kit::postgres::{Binaries, Cluster, Options};
 use symphony_proof::kit::scratch::{Database as Scratch, Server};
 use symphony_proof::kit::wait;
@@ -16,6 +16,7 @@ use tokio_postgres::Client;
 
 use super::goods;
 use super::result::{Postgres, Share};
+use crate::database;
 use crate::failure::Failure;
 
 /// What the private server has beyond what every private server has: room for a log that is not cut short while somebody is timed.
@@ -62,9 +63,15 @@ impl Ground {
     /// Takes a database that was given, if it is for this: a queue of somebody else's is never touched.
     pub(super) async fn given(url: &str, beside_others: bool, lanes: &[Lane]) -> Result<Self, Failure> {
         let target = Target::parse(url)?;
-        let mut owner = target.connect().await?;
+        let mut owner = database::open(&target).await?;
+        // What is not there cannot be read, and what is a stranger's must not be: an install says so.
+        let installed = match schema::guard(&mut owner).await {
+            Ok(()) => installed_lanes(&owner).await?,
+            Err(schema::guard::Error::NotInstalled) => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
         let mut others = false;
-        for lane in Lane::ALL {
+        for lane in installed {
             if track::is_foreign(&owner, lane).await? {
                 others = true;
                 let spared = lane == Lane::Payment || !lanes.contains(&lane);

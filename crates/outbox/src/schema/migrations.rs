@@ -1,0 +1,67 @@
+//! Which migrations the database says it had, as facts to compare: an edited, added or removed row is a difference.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
+use tokio_postgres::GenericClient;
+
+use super::{
+    Lane, VERSION,
+    catalogue::Facts,
+    files::{self, File},
+};
+
+// The view is for readers, so a missing right is no error: it is said that this was not checked.
+const READABLE: &str = "\
+    select pg_catalog.has_schema_privilege(n.oid, 'usage') and pg_catalog.has_table_privilege(c.oid, 'select') \
+    from pg_catalog.pg_class c \
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
+    where n.nspname = 'symphony' and c.relname = 'applied_migrations'";
+const ROWS: &str = "select lane, migration, sha256, schema_version from symphony.applied_migrations";
+
+/// The hash under which a migration is recorded.
+pub(super) fn sha256(migration: &File) -> String {
+    Sha256::digest(migration.text).iter().fold(String::new(), |mut hex, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// Whether this login may read which migrations were applied.
+///
+/// # Errors
+/// When the database cannot be asked.
+pub async fn are_readable(client: &impl GenericClient) -> Result<bool, tokio_postgres::Error> {
+    Ok(client.query_typed(READABLE, &[]).await?.first().is_some_and(|row| row.get(0)))
+}
+
+/// The rows that `lanes` should have.
+pub(super) fn expected(lanes: &[Lane]) -> Facts {
+    let mut facts = Facts::new();
+    for lot in [&files::CORE].into_iter().chain(lanes.iter().map(|lane| files::lot(*lane))) {
+        for migration in lot.migrations {
+            insert(&mut facts, lot.name, migration.stem(), sha256(migration), VERSION);
+        }
+    }
+    facts
+}
+
+/// The rows that are there, without those of other lanes that this build knows. To be asked where the guard has passed.
+pub(super) async fn found(client: &impl GenericClient, lanes: &[Lane]) -> Result<Facts, tokio_postgres::Error> {
+    let mut facts = Facts::new();
+    for row in client.query_typed(ROWS, &[]).await? {
+        let (lane, migration): (String, String) = (row.get(0), row.get(1));
+        let is_another = lane.parse::<Lane>().is_ok_and(|lane| !lanes.contains(&lane));
+        if !is_another {
+            insert(&mut facts, &lane, &migration, row.get(2), row.get(3));
+        }
+    }
+    Ok(facts)
+}
+
+fn insert(facts: &mut Facts, lane: &str, migration: &str, sha256: String, version: i32) {
+    let object = format!("applied migration {lane}/{migration}");
+    facts.insert((object.clone(), "sha256".to_owned()), sha256);
+    facts.insert((object, "schema version".to_owned()), version.to_string());
+}

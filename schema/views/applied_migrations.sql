@@ -1,0 +1,10 @@
+-- Which migrations were applied, for `symphony verify` and those who may not read the table.
+create or replace view symphony.applied_migrations as
+select m.lane,
+       m.migration,
+       m.sha256,
+       m.schema_version,
+       m.applied_at
+from symphony.schema_migrations m;
+
+comment on view symphony.applied_migrations is 'The migrations that this database has had, each with the hash of its text.';
