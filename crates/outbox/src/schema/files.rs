@@ -51,8 +51,26 @@ pub(super) const OWN: &File = &files!["own.sql"][0];
 pub(super) const DISOWN: &File = &files!["disown.sql"][0];
 /// Refuses a database in which a stranger's code would run.
 pub(super) const GUARD: &File = &files!["guard.sql"][0];
-/// Reads the facts that an install decides.
-pub(super) const CATALOGUE: &File = &files!["catalogue.sql"][0];
+
+macro_rules! queries {
+    ($($path:literal),+ $(,)?) => {
+        &[$(File {
+            path: $path,
+            text: concat!(include_str!("../../../../schema/facts/scope.sql"), include_str!(concat!("../../../../schema/", $path))),
+        }),+]
+    };
+}
+
+/// Read the facts that an install decides, by kind. Each text begins with the CTEs of `facts/scope.sql`.
+pub(super) const FACTS: &[File] = queries![
+    "facts/relations.sql",
+    "facts/functions.sql",
+    "facts/types.sql",
+    "facts/rights.sql",
+    "facts/roles.sql",
+    "facts/settings.sql",
+    "facts/surroundings.sql",
+];
 
 /// What every lane needs.
 pub(super) const CORE: Lot = Lot {
@@ -234,7 +252,8 @@ mod tests {
         sql_files(&folder, &folder, &mut there);
 
         let mut listed: BTreeSet<String> =
-            [ROLES, OWN, DISOWN, GUARD, CATALOGUE].into_iter().map(|file| file.path.to_owned()).collect();
+            [ROLES, OWN, DISOWN, GUARD].into_iter().chain(FACTS).map(|file| file.path.to_owned()).collect();
+        listed.insert("facts/scope.sql".into());
         for lot in [&CORE].into_iter().chain(Lane::ALL.map(lot)) {
             let files = lot.home.into_iter().chain(lot.migrations).chain(lot.current).chain([lot.grants]);
             listed.extend(files.map(|file| file.path.to_owned()));

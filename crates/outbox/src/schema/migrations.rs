@@ -7,8 +7,9 @@ use tokio_postgres::GenericClient;
 
 use super::{
     Lane, VERSION,
-    catalogue::Facts,
+    catalogue::{Expected, Fact, Facts, Key},
     files::{self, File},
+    verify::Severity,
 };
 
 // The view is for readers, so a missing right is no error: it is said that this was not checked.
@@ -37,31 +38,31 @@ pub async fn are_readable(client: &impl GenericClient) -> Result<bool, tokio_pos
 }
 
 /// The rows that `lanes` should have.
-pub(super) fn expected(lanes: &[Lane]) -> Facts {
-    let mut facts = Facts::new();
-    for lot in [&files::CORE].into_iter().chain(lanes.iter().map(|lane| files::lot(*lane))) {
-        for migration in lot.migrations {
-            insert(&mut facts, lot.name, migration.stem(), sha256(migration), VERSION);
-        }
-    }
-    facts
+pub(super) fn expected(lanes: &[Lane]) -> Expected {
+    let core = [&files::CORE];
+    let all = core.into_iter().chain(lanes.iter().map(|lane| files::lot(*lane)));
+    all.flat_map(|lot| lot.migrations.iter().flat_map(|migration| facts(lot.name, migration.stem(), sha256(migration), VERSION)))
+        .map(|(key, value)| (key, [value].into()))
+        .collect()
 }
 
 /// The rows that are there, without those of other lanes that this build knows. To be asked where the guard has passed.
 pub(super) async fn found(client: &impl GenericClient, lanes: &[Lane]) -> Result<Facts, tokio_postgres::Error> {
-    let mut facts = Facts::new();
+    let mut found = Facts::new();
     for row in client.query_typed(ROWS, &[]).await? {
         let (lane, migration): (String, String) = (row.get(0), row.get(1));
         let is_another = lane.parse::<Lane>().is_ok_and(|lane| !lanes.contains(&lane));
         if !is_another {
-            insert(&mut facts, &lane, &migration, row.get(2), row.get(3));
+            let error = |value| Fact { schema: Some(files::CORE.schema.to_owned()), value, severity: Severity::Error };
+            let facts = facts(&lane, &migration, row.get(2), row.get(3));
+            found.extend(facts.map(|(key, value)| (key, error(value))));
         }
     }
-    Ok(facts)
+    Ok(found)
 }
 
-fn insert(facts: &mut Facts, lane: &str, migration: &str, sha256: String, version: i32) {
+fn facts(lane: &str, migration: &str, sha256: String, version: i32) -> [(Key, String); 2] {
     let object = format!("applied migration {lane}/{migration}");
-    facts.insert((object.clone(), "sha256".to_owned()), sha256);
-    facts.insert((object, "schema version".to_owned()), version.to_string());
+    let hash = ((object.clone(), "sha256".to_owned()), sha256);
+    [hash, ((object, "schema version".to_owned()), version.to_string())]
 }

@@ -1,21 +1,67 @@
 //! Compares a database with this build and names every difference.
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::Serialize;
 use tokio_postgres::{Client, Transaction};
 
 use super::{
     Lane,
-    catalogue::{self, Facts},
+    catalogue::{self, Expected, Facts},
     guard::{self, Refusal},
     migrations,
 };
 
+/// What a difference means for those who work with the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// It changes nothing that can happen to what is in the outbox, but an operator should know of it.
+    Warning,
+    /// It changes what can happen, or who can read or write: a relayer does not start.
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Warning => "warning",
+            Self::Error => "error",
+        })
+    }
+}
+
 /// One way in which the database is not what this build makes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// What it means.
+    pub severity: Severity,
+    /// What differs.
+    #[serde(flatten)]
+    pub change: Change,
+}
+
+impl Difference {
+    /// Whether a relayer must not start on such a database.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.change.fmt(f)
+    }
+}
+
+/// What differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "difference", rename_all = "snake_case")]
-pub enum Difference {
+pub enum Change {
     /// It should be there and is not.
     Missing {
         /// What is missing.
@@ -39,7 +85,7 @@ pub enum Difference {
     },
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing { object } => write!(f, "missing: {object}"),
@@ -89,11 +135,13 @@ pub async fn verify(client: &mut Client, lanes: &[Lane]) -> Result<Vec<Differenc
 /// The same for a transaction that holds the lock of an install and whose search_path is pinned.
 pub(super) async fn verify_in(transaction: &Transaction<'_>, lanes: &[Lane]) -> Result<Vec<Difference>, Error> {
     guard::guard_in(transaction).await?;
-    if catalogue::lanes(transaction).await?.is_empty() {
+    let installed = catalogue::lanes(transaction).await?;
+    if installed.is_empty() {
         return Err(Error::NotInstalled);
     }
     let (found, major) = catalogue::found_in(transaction).await?;
-    let (mut expected, mut found) = (catalogue::expected(lanes, major), catalogue::about(lanes, found, major));
+    let mut expected = catalogue::expected(lanes, major);
+    let mut found = catalogue::about(lanes, &installed, found, major);
     if migrations::are_readable(transaction).await? {
         expected.extend(migrations::expected(lanes));
         found.extend(migrations::found(transaction, lanes).await?);
@@ -101,47 +149,108 @@ pub(super) async fn verify_in(transaction: &Transaction<'_>, lanes: &[Lane]) -> 
     Ok(compare(&expected, &found))
 }
 
-fn compare(expected: &Facts, found: &Facts) -> Vec<Difference> {
-    let objects = |facts: &Facts| facts.keys().map(|(object, _)| object.clone()).collect::<BTreeSet<_>>();
-    let (wanted, there) = (objects(expected), objects(found));
+/// Names what differs, the errors first.
+fn compare(expected: &Expected, found: &Facts) -> Vec<Difference> {
+    let wanted: BTreeSet<_> = expected.keys().map(|(object, _)| object).collect();
+    // An object that should not be there is as bad as the worst that is known of it.
+    let mut there: BTreeMap<&String, Severity> = BTreeMap::new();
+    for ((object, _), fact) in found {
+        let severity = there.entry(object).or_insert(fact.severity);
+        *severity = fact.severity.max(*severity);
+    }
 
-    let mut differences: Vec<_> =
-        wanted.difference(&there).map(|object| Difference::Missing { object: object.clone() }).collect();
-    differences.extend(there.difference(&wanted).map(|object| Difference::Unexpected { object: object.clone() }));
+    let mut differences = Vec::new();
+    for object in wanted.iter().filter(|object| !there.contains_key(*object)) {
+        let change = Change::Missing { object: (*object).clone() };
+        differences.push(Difference { severity: Severity::Error, change });
+    }
+    for (object, severity) in there.iter().filter(|(object, _)| !wanted.contains(*object)) {
+        let change = Change::Unexpected { object: (*object).clone() };
+        differences.push(Difference { severity: *severity, change });
+    }
     for key in expected.keys().chain(found.keys()).collect::<BTreeSet<_>>() {
         let (object, facet) = key;
         let (should_be, is) = (expected.get(key), found.get(key));
-        if should_be != is && wanted.contains(object) && there.contains(object) {
-            differences.push(Difference::Changed {
-                object: object.clone(),
-                facet: facet.clone(),
-                expected: should_be.cloned(),
-                found: is.cloned(),
-            });
+        let same = should_be.zip(is).is_some_and(|(values, fact)| values.contains(&fact.value));
+        if same || !wanted.contains(object) || !there.contains_key(object) {
+            continue;
         }
+        let change = Change::Changed {
+            object: object.clone(),
+            facet: facet.clone(),
+            expected: should_be.map(|values| values.iter().cloned().collect::<Vec<_>>().join(" or ")),
+            found: is.map(|fact| fact.value.clone()),
+        };
+        differences.push(Difference { severity: is.map_or(Severity::Error, |fact| fact.severity), change });
     }
+    differences.sort_by_key(|difference| std::cmp::Reverse(difference.severity));
     differences
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::catalogue::Fact, *};
 
-    fn facts(of: &[(&str, &str, &str)]) -> Facts {
-        of.iter().map(|(object, facet, value)| (((*object).into(), (*facet).into()), (*value).into())).collect()
+    fn expected(of: &[(&str, &str, &[&str])]) -> Expected {
+        of.iter()
+            .map(|(object, facet, values)| {
+                (((*object).into(), (*facet).into()), values.iter().copied().map(String::from).collect())
+            })
+            .collect()
+    }
+
+    fn found(of: &[(&str, &str, &str, Severity)]) -> Facts {
+        let fact = |value: &str, severity| Fact { schema: None, value: value.into(), severity };
+        of.iter()
+            .map(|(object, facet, value, severity)| (((*object).into(), (*facet).into()), fact(value, *severity)))
+            .collect()
+    }
+
+    fn said(differences: &[Difference]) -> Vec<String> {
+        differences.iter().map(|difference| format!("{}: {difference}", difference.severity)).collect()
     }
 
     #[test]
     fn what_is_missing_unexpected_or_changed_is_named_once_each() {
-        let expected = facts(&[("a", "owner", "x"), ("a", "body", "1"), ("b", "owner", "x")]);
-        let found = facts(&[("a", "owner", "y"), ("a", "body", "1"), ("c", "owner", "x"), ("c", "body", "2")]);
-        let said: Vec<_> = compare(&expected, &found).iter().map(ToString::to_string).collect();
-        assert_eq!(said, ["missing: b", "unexpected: c", "changed: a: owner is y, should be x"]);
+        let expected = expected(&[("a", "owner", &["x"]), ("a", "body", &["1"]), ("b", "owner", &["x"])]);
+        let found = found(&[
+            ("a", "owner", "y", Severity::Error),
+            ("a", "body", "1", Severity::Error),
+            ("c", "owner", "x", Severity::Error),
+            ("c", "body", "2", Severity::Warning),
+        ]);
+        let said = said(&compare(&expected, &found));
+        assert_eq!(
+            said,
+            ["error: missing: b", "error: unexpected: c", "error: changed: a: owner is y, should be x"]
+        );
     }
 
     #[test]
-    fn the_same_facts_do_not_differ() {
-        let same = facts(&[("a", "owner", "x")]);
-        assert_eq!(compare(&same, &same), []);
+    fn a_warning_stays_one_and_comes_last() {
+        let expected = expected(&[("b", "cost", &["1"]), ("b", "owner", &["x"])]);
+        let found = found(&[
+            ("a", "definition", "y", Severity::Warning),
+            ("b", "cost", "2", Severity::Warning),
+            ("b", "owner", "y", Severity::Error),
+        ]);
+        let said = said(&compare(&expected, &found));
+        assert_eq!(
+            said,
+            [
+                "error: changed: b: owner is y, should be x",
+                "warning: unexpected: a",
+                "warning: changed: b: cost is 2, should be 1"
+            ]
+        );
+    }
+
+    #[test]
+    fn any_of_several_printings_is_the_same_fact() {
+        let expected = expected(&[("a", "definition", &["(x or y) or z", "x or y or z"])]);
+        for value in ["x or y or z", "(x or y) or z"] {
+            assert_eq!(compare(&expected, &found(&[("a", "definition", value, Severity::Error)])), []);
+        }
+        assert_eq!(compare(&expected, &found(&[("a", "definition", "x", Severity::Error)])).len(), 1);
     }
 }

@@ -13,21 +13,31 @@ use crate::{
 
 /// Compare the schema in a database with what this build makes, and name every difference
 ///
-/// Tables, columns, constraints, indexes, triggers, functions, views, owners and rights. Reads the catalogue,
-/// which any login may do, and with a role of Symphony's also which migrations were applied.
+/// Tables, columns, constraints, indexes, triggers, functions, views, owners, rights, roles, settings, replication, and what
+/// outside of the schema reaches into it. Reads the catalogue, which any login may do, and with a role of Symphony's also
+/// which migrations were applied.
+///
+/// An error changes what can happen, or who can read or write: exit code 1, and no relayer starts. A warning does not: exit
+/// code 0 unless --strict is given.
 #[derive(clap::Args)]
-#[command(after_help = with_examples("  symphony verify && echo 'the schema is what it should be'"))]
+#[command(after_help = with_examples("  symphony verify && echo 'a relayer would start'\n  symphony verify --strict --json"))]
 pub(crate) struct Arguments {
     /// Verify this lane, payment, event or metadata; may be repeated; those that are installed unless given
     #[arg(long = "lane", value_name = "LANE")]
     lanes: Vec<Lane>,
+    /// Exit with 1 on warnings too
+    #[arg(long)]
+    strict: bool,
     #[command(flatten)]
     form: Form,
 }
 
 #[derive(Serialize)]
 struct Report {
+    /// No difference at all.
     clean: bool,
+    errors: usize,
+    warnings: usize,
     schema_version: i32,
     lanes: Vec<&'static str>,
     differences: Vec<Difference>,
@@ -49,8 +59,11 @@ impl Arguments {
         };
         let differences = schema::verify(&mut client, &lanes).await?;
         let readable = schema::migrations::are_readable(&client).await?;
+        let errors = differences.iter().filter(|difference| difference.is_error()).count();
         let report = Report {
             clean: differences.is_empty(),
+            errors,
+            warnings: differences.len() - errors,
             schema_version: schema::VERSION,
             lanes: lanes.iter().map(|lane| lane.name()).collect(),
             differences,
@@ -60,7 +73,8 @@ impl Arguments {
         if !self.form.json {
             report.not_checked.iter().for_each(|what| complain(&format!("not checked: {what}\n")));
         }
-        Ok(if report.clean { Answer::Yes } else { Answer::No })
+        let passes = report.errors == 0 && (report.clean || !self.strict);
+        Ok(if passes { Answer::Yes } else { Answer::No })
     }
 }
 
@@ -72,5 +86,6 @@ fn text(report: &Report) -> String {
             report.lanes.join(", ")
         );
     }
-    report.differences.iter().map(|difference| format!("{}\n", plain(&difference.to_string()))).collect()
+    let line = |difference: &Difference| format!("{}: {}\n", difference.severity, plain(&difference.to_string()));
+    report.differences.iter().map(line).collect()
 }

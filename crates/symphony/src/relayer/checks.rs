@@ -11,9 +11,13 @@ use tokio_postgres::Client;
 
 use crate::config::UnservedRails;
 use crate::failure::Failure;
+use crate::output::plain;
 
 /// The roles that a relayer's login needs.
 const ROLES: [&str; 2] = ["symphony_executor", "symphony_readonly"];
+
+/// Members of our roles can cause warnings; they must not be able to flood a log.
+const MAX_LOGGED_WARNINGS: usize = 20;
 
 /// What is served here, as the checks see it.
 pub(crate) struct Serving<'a> {
@@ -22,7 +26,7 @@ pub(crate) struct Serving<'a> {
     pub(crate) unserved: UnservedRails,
 }
 
-/// Refuses to start on a database that is not what this build expects.
+/// Refuses to start on a database that differs from this build in what can happen there. Harmless differences are logged.
 pub(crate) async fn schema(client: &mut Client, lanes: &[Lane]) -> Result<(), Failure> {
     let asked = installed_lanes(client).await;
     let installed = asked.map_err(|error| Failure::database("the database could not be asked", error))?;
@@ -35,13 +39,23 @@ pub(crate) async fn schema(client: &mut Client, lanes: &[Lane]) -> Result<(), Fa
         .hint(format!("install it with: symphony install --lane {lane}")));
     }
     let differences = schema::verify(client, lanes).await?;
-    if differences.is_empty() {
+    let (errors, warnings): (Vec<_>, Vec<_>) = differences.iter().partition(|difference| difference.is_error());
+    for difference in warnings.iter().take(MAX_LOGGED_WARNINGS) {
+        tracing::warn!(
+            difference = plain(&difference.to_string()),
+            "the database differs from what this program expects; work goes on"
+        );
+    }
+    if let Some(more) = warnings.len().checked_sub(MAX_LOGGED_WARNINGS).filter(|more| *more > 0) {
+        tracing::warn!(more, "there are more such differences; see them with: symphony verify");
+    }
+    if errors.is_empty() {
         return Ok(());
     }
     let mut message = String::from("the schema is not what this program expects, so nothing is served:");
-    for difference in &differences {
+    for difference in &errors {
         // Writing to a String cannot fail.
-        let _ = write!(message, "\n  {difference}");
+        let _ = write!(message, "\n  {}", plain(&difference.to_string()));
     }
     Err(Failure::no(message).hint("see it with: symphony verify; mend it with: symphony install"))
 }
