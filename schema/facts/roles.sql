@@ -43,8 +43,8 @@ select null::name as schema, format('role %I', r.rolname) as object, 'attributes
        'error' as severity
 from roles r
 union all
--- A role of ours that holds another of ours, or one with powers over the server. In 15 any login may grant itself to any
--- role: what it gives is its own, so a role without such powers is no fact.
+-- A role of ours that holds another of ours, or one with powers over the server. Whoever may grant a role may grant it to
+-- ours without asking: one without such powers is no fact.
 select null, format('membership of %I in %I', r.rolname, g.rolname), 'granted',
        case when bool_or(h.direct) then 'directly' else 'through other roles' end,
        case when g.oid < 16384 and not g.rolsuper

@@ -285,7 +285,7 @@ async fn a_role_that_may_log_in_or_act_as_another_is_named() {
     for named in [
         "unexpected: membership of mallory in symphony_control",
         "unexpected: membership of symphony_ingest in symphony_operator",
-        "unexpected: settings of role symphony_executor",
+        "unexpected: setting search_path of role symphony_executor",
     ] {
         assert!(found.stdout.contains(named), "{}", found.all());
     }

@@ -63,6 +63,17 @@ impl Binaries {
             .ok_or(FindError::Nowhere { looked_in })
     }
 
+    /// Every installation of a supported version that is found, one for each version.
+    pub fn every() -> Vec<Self> {
+        let mut every: Vec<Self> = Vec::new();
+        let named = env::var_os(SETTING).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+        for folder in named.into_iter().chain(candidates()) {
+            let found = Self::at(folder).ok().filter(|binaries| binaries.major >= OLDEST_SUPPORTED);
+            every.extend(found.filter(|found| every.iter().all(|other| other.major != found.major)));
+        }
+        every
+    }
+
     /// The installation in this folder.
     pub fn at(folder: impl Into<PathBuf>) -> Result<Self, FindError> {
         let folder = folder.into();

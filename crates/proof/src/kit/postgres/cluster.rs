@@ -2,6 +2,7 @@
 
 mod copy;
 mod standby;
+mod upgrade;
 
 pub use standby::{Replication, Standby};
 
@@ -60,6 +61,16 @@ pub enum Error {
     /// `initdb` failed. Its words say why.
     #[error("initdb failed ({status}):\n{output}")]
     Initdb {
+        /// How it ended.
+        status: ExitStatus,
+        /// What it printed.
+        output: String,
+    },
+    /// A program that prepares or moves data failed. Its words say why.
+    #[error("{program} failed ({status}):\n{output}")]
+    Program {
+        /// Which one.
+        program: String,
         /// How it ended.
         status: ExitStatus,
         /// What it printed.

@@ -1,0 +1,74 @@
+//! `symphony verify` against databases that were tampered with, used by strangers, dumped, restored and upgraded.
+//!
+//! # Layout
+//! - `planted`: every kind of drift is named, with its severity
+//! - `strangers`: what a login can do without rights of ours stops no relayer
+//! - `restored`: a dump, a restore and an upgrade are no drift
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
+)]
+
+mod planted;
+#[path = "../program/mod.rs"]
+mod program;
+mod restored;
+mod strangers;
+
+use program::{Ran, symphony};
+use symphony_outbox::connect::Target;
+use symphony_proof::kit::postgres::Cluster;
+use tokio_postgres::Client;
+
+async fn connect(url: &str) -> Client {
+    Target::parse(url).unwrap().connect().await.unwrap()
+}
+
+/// A database of this name with these lanes, and its superuser.
+async fn installed(cluster: &Cluster, name: &str, lanes: &[&str]) -> Client {
+    connect(&cluster.url("postgres")).await.batch_execute(&format!("create database {name}")).await.unwrap();
+    let lanes = lanes.iter().flat_map(|lane| ["--lane", lane]);
+    let arguments: Vec<_> = ["install"].into_iter().chain(lanes).collect();
+    symphony(&cluster.url(name), &arguments).exits(0);
+    connect(&cluster.url(name)).await
+}
+
+/// What verify names, each with its severity.
+fn differences(verified: &Ran) -> Vec<String> {
+    if verified.stdout.starts_with("no difference") {
+        return Vec::new();
+    }
+    verified.stdout.lines().map(str::to_owned).collect()
+}
+
+/// Runs `symphony run --check` on payments and events, as a login with a relayer's roles.
+async fn run_check(cluster: &Cluster, superuser: &Client, database: &str) -> Ran {
+    symphony(&cluster.url(database), &["rail", "set", "sepa", "--actor", "a", "--reason", "b"]).exits(0);
+    superuser
+        .batch_execute(
+            "do $$ begin
+               if to_regrole('relayer') is null then
+                 create role relayer login;
+                 grant symphony_executor, symphony_readonly to relayer;
+               end if;
+             end $$",
+        )
+        .await
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (settings, secret) = (folder.path().join("symphony.toml"), folder.path().join("secret"));
+    std::fs::write(&secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+    let text = format!(
+        "[relayer]\nendpoints = '127.0.0.1:0'\n\
+         [event]\nsource = '//shop.example'\n\
+         [[event.routes]]\naggregate_type = '*'\nevent_type = '*'\nsink = 'bus'\ndestination = 'orders'\n\
+         [sinks.bus]\nkind = 'redis'\nurl = 'redis://127.0.0.1:1'\nallow_plain = true\n\
+         [rails.sepa]\nkind = 'http'\nurl = 'https://bank.example/payments'\n\
+         inquiry_url = 'https://bank.example/payments/{{idempotency_key}}'\ndestination = 'iban'\nsecret_file = '{}'\n",
+        secret.display()
+    );
+    std::fs::write(&settings, text).unwrap();
+    let url = format!("postgres://relayer@127.0.0.1:{}/{database}", cluster.port());
+    symphony(&url, &["run", "--config", settings.to_str().unwrap(), "--check"])
+}
