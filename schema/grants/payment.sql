@@ -31,6 +31,7 @@ grant execute on function
 to symphony_operator;
 
 grant execute on function
+  symphony.audit_export_end,
   symphony.count_payment_dead_letters,
   symphony.list_payment_dead_letters,
   symphony.payment_backlog,

@@ -2,6 +2,8 @@
 //!
 //! Knows how a record is written, and where records come from: a page of the log at a time, so that no length of it is held in memory.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -113,6 +115,14 @@ impl Record for Operation {
 pub(crate) struct Range {
     pub(crate) from: Timestamp,
     pub(crate) to: Timestamp,
+}
+
+impl Range {
+    /// The part of it whose records are all committed: the next export starts where this one ends. None where it has not begun.
+    pub(crate) async fn complete(self, client: &Client, wait: Duration) -> Result<Option<Self>, Fault> {
+        let to = reading::audit_export_end(client, self.to, wait).await?;
+        Ok((self.from < to).then_some(Self { to, ..self }))
+    }
 }
 
 /// The operations of a time, in order, a chunk at a time.

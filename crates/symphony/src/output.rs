@@ -45,6 +45,11 @@ pub(crate) fn line_is_read(text: &str) -> Result<bool, Failure> {
     }
 }
 
+/// Tells the reader of a result something about it, on stderr: the result itself stays as it is. Who has closed stderr is not told.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{}", plain(text));
+}
+
 /// Text of others on one line, without what would steer a terminal, reorder the line or hide in it.
 pub(crate) fn plain(text: &str) -> String {
     cleaned(text, &[])

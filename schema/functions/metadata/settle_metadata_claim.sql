@@ -57,7 +57,7 @@ begin
         retry_count = o.retry_count + 1,
         last_error = coalesce(clean_error_text(p_error), '[cut]'),
         next_retry_at = case when o.retry_count + 1 < o.max_retries then now() + make_interval(secs => 2 ^ least(o.retry_count, 10)) end,
-        updated_at = now()
+        updated_at = clock_timestamp()
     where o.id = p_id
       -- Of what is PROCESSING alone; see publish_metadata_claims.
       and o.claim_token = p_token
@@ -67,7 +67,7 @@ begin
     if v_exhausted and (p_outcome = 'DLQ' or p_ends_exhausted) then
       update metadata_outbox o
       set status = 'DLQ',
-          updated_at = now()
+          updated_at = clock_timestamp()
       where o.id = p_id
         and o.status = 'FAILED'
       returning o.status
@@ -78,7 +78,7 @@ begin
     set status = 'DLQ',
         last_error = coalesce(clean_error_text(p_error), '[cut]'),
         next_retry_at = null,
-        updated_at = now()
+        updated_at = clock_timestamp()
     where o.id = p_id
       and o.status = 'FAILED'
     returning o.status, o.retry_count

@@ -29,7 +29,7 @@ begin
   update payment_rails r
   set paused = p_paused,
       updated_by = p_actor,
-      updated_at = now()
+      updated_at = clock_timestamp()
   where r.rail_type = p_rail_type
   returning r.* into v_after;
 

@@ -59,7 +59,7 @@ begin
         max_in_flight = case when p_policy ? 'max_in_flight' then (p_policy ->> 'max_in_flight')::int else r.max_in_flight end,
         key_memory_seconds = case when p_policy ? 'key_memory_seconds' then (p_policy ->> 'key_memory_seconds')::int else r.key_memory_seconds end,
         updated_by = p_actor,
-        updated_at = now()
+        updated_at = clock_timestamp()
     where r.rail_type = p_rail_type
     returning r.* into v_after;
   exception when check_violation then

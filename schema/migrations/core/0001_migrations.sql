@@ -6,7 +6,7 @@ create table symphony.schema_migrations (
   sha256         text        not null,
   schema_version int         not null,
   applied_by     text        not null default session_user,
-  applied_at     timestamptz not null default now(),
+  applied_at     timestamptz not null default clock_timestamp(),
   constraint schema_migrations_pkey primary key (lane, migration),
   constraint schema_migrations_sha256_is_hex check (sha256 ~ '^[0-9a-f]{64}$'),
   constraint schema_migrations_version_is_positive check (schema_version > 0)

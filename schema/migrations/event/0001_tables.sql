@@ -76,7 +76,7 @@ create table m10_recovery.outbox_errors (
   succeeded    boolean     not null,
   processor_id text        not null,
   error        text        not null,
-  created_at   timestamptz not null default now(),
+  created_at   timestamptz not null default clock_timestamp(),
   constraint outbox_errors_pkey primary key (error_id),
   constraint outbox_errors_is_bounded check (char_length(error) between 1 and 2000)
 );
@@ -91,6 +91,6 @@ comment on column m10_recovery.outbox_errors.retry_count is 'Failures of the eve
 comment on column m10_recovery.outbox_errors.succeeded is 'Whether the event was completed all the same.';
 comment on column m10_recovery.outbox_errors.processor_id is 'Processor that said it.';
 comment on column m10_recovery.outbox_errors.error is 'What it said, through symphony.clean_error_text.';
-comment on column m10_recovery.outbox_errors.created_at is 'When it said so.';
+comment on column m10_recovery.outbox_errors.created_at is 'When it said so, by the clock, not when its transaction began.';
 comment on sequence m10_recovery.outbox_errors_error_id_seq is 'The next number of an entry.';
 comment on index m10_recovery.outbox_errors_of_an_event is 'What was said about one event, in order.';

@@ -59,7 +59,7 @@ create table symphony.payment_rails (
   on_unknown           text        not null default 'INQUIRE',
   key_memory_seconds   int,
   updated_by           text        not null,
-  updated_at           timestamptz not null default now(),
+  updated_at           timestamptz not null default clock_timestamp(),
   constraint payment_rails_pkey primary key (rail_type),
   constraint payment_rails_rail_type_is_a_name check (rail_type ~ '\S' and char_length(rail_type) <= 200),
   constraint payment_rails_max_attempts_in_range check (max_attempts between 1 and 20),
@@ -168,7 +168,7 @@ create table symphony.payment_outbox_attempts (
   attempt_no      int                           not null,
   state           symphony.outbox_attempt_state not null,
   claimed_at      timestamptz                   not null,
-  completed_at    timestamptz                   not null default now(),
+  completed_at    timestamptz                   not null default clock_timestamp(),
   rail_reference  text,
   rail_code       text,
   error_code      text,
@@ -217,7 +217,7 @@ comment on column symphony.payment_outbox_attempts.payload is 'Its payload, as i
 comment on column symphony.payment_outbox_attempts.attempt_no is 'The last number of this outbox in the ledger plus 1.';
 comment on column symphony.payment_outbox_attempts.state is 'How the attempt ended.';
 comment on column symphony.payment_outbox_attempts.claimed_at is 'When the lease of this attempt was granted.';
-comment on column symphony.payment_outbox_attempts.completed_at is 'When the outcome was recorded.';
+comment on column symphony.payment_outbox_attempts.completed_at is 'When the outcome was recorded, by the clock, not when its transaction began.';
 comment on column symphony.payment_outbox_attempts.rail_reference is 'The rail''s own reference of the payment.';
 comment on column symphony.payment_outbox_attempts.rail_code is 'The rail''s own code of the outcome.';
 comment on column symphony.payment_outbox_attempts.error_code is 'What went wrong, by a fixed word.';
@@ -244,7 +244,8 @@ create table symphony.payment_outbox_operations (
   actor         text        not null,
   reason        text        not null,
   database_user text        not null default session_user,
-  created_at    timestamptz not null default now(),
+  -- Not now(): a transaction that has been open for an hour would date its operation an hour back, behind an export.
+  created_at    timestamptz not null default clock_timestamp(),
   constraint payment_outbox_operations_pkey primary key (operation_id),
   constraint payment_outbox_operations_is_known check (operation in ('REDRIVE', 'RESOLVE', 'SET_RAIL', 'PAUSE_RAIL', 'RESUME_RAIL', 'REPAIR')),
   constraint payment_outbox_operations_resolution_is_known check (resolution in ('PAID', 'NOT_PAID', 'SKIPPED')),
@@ -282,7 +283,7 @@ comment on column symphony.payment_outbox_operations.policy_after is 'The rail''
 comment on column symphony.payment_outbox_operations.actor is 'Who did it, in their own words.';
 comment on column symphony.payment_outbox_operations.reason is 'Why they did it.';
 comment on column symphony.payment_outbox_operations.database_user is 'The login that did it.';
-comment on column symphony.payment_outbox_operations.created_at is 'When they did it.';
+comment on column symphony.payment_outbox_operations.created_at is 'When they did it, by the clock, not when their transaction began.';
 comment on index symphony.payment_outbox_operations_by_outbox is 'What was done to an outbox.';
 comment on index symphony.payment_outbox_operations_by_time is 'What was done during a time, in order.';
 comment on index symphony.payment_outbox_operations_by_new_outbox is 'Which failure an outbox tries again.';

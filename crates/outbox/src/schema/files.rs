@@ -121,6 +121,7 @@ static PAYMENT: Lot = Lot {
     migrations: files!["migrations/payment/0001_tables.sql"],
     current: files![
         "functions/payment/advise_on_unknown_outcome.sql",
+        "functions/payment/audit_export_end.sql",
         "functions/payment/bump_participant_outbox_seq.sql",
         "functions/payment/caller_traceparent.sql",
         "functions/payment/check_enqueue.sql",

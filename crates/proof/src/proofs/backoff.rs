@@ -1,7 +1,9 @@
 //! Backoff: the delay before each attempt is the policy's, to the microsecond.
 
+use tokio_postgres::Client;
+
 use super::clock::make_due;
-use super::crew::{Crew, Order, Outcome, claim, complete_batch, enqueue, set_rail};
+use super::crew::{Crew, Lease, Order, Outcome, claim, complete_batch, enqueue, set_rail, text};
 use super::evidence::{Evidence, Failure, Trial, require};
 use crate::kit::scratch::Database;
 
@@ -10,8 +12,8 @@ const POLICIES: [(i64, i64); 6] = [(5, 3600), (1, 2_592_000), (7, 100), (60, 60)
 
 /// Proof 16.
 pub(super) async fn equals_the_policy(database: &Database) -> Result<Evidence, Failure> {
-    // The delay as it was scheduled, beside the ledger row that scheduled it.
-    const DELAYS: &str = "select (extract(epoch from p.next_attempt_at - a.completed_at) * 1000000)::bigint, a.attempt_no
+    // The delay as it was scheduled, from the time of the transaction that scheduled it.
+    const DELAYS: &str = "select (extract(epoch from p.next_attempt_at - $2::text::timestamptz) * 1000000)::bigint, a.attempt_no
                           from symphony.payment_outbox_pending p
                           join symphony.payment_outbox_attempts a on a.outbox_id = p.outbox_id
                           where p.rail_type = $1 and a.attempt_no = (
@@ -37,9 +39,9 @@ pub(super) async fn equals_the_policy(database: &Database) -> Result<Evidence, F
                 .filter(|lease| lease.rail == rail)
                 .collect();
             require(|| format!("claiming for attempt {attempt}"), 2, leases.len())?;
-            complete_batch(&crew.executor, &leases, Outcome::RETRYABLE).await?;
+            let at = completed_at(&crew.executor, &leases, Outcome::RETRYABLE).await?;
             let expected = cap.min(base << (attempt - 1));
-            let rows = crew.owner.query(DELAYS, &[&rail]).await?;
+            let rows = crew.owner.query(DELAYS, &[&rail, &at]).await?;
             require(|| format!("reading the delays after attempt {attempt}"), 2, rows.len())?;
             for row in rows {
                 let tried = || format!("attempt {attempt} with base {base} s and cap {cap} s");
@@ -67,8 +69,9 @@ pub(super) async fn equals_the_policy(database: &Database) -> Result<Evidence, F
     for delay in [0, 17, 2_592_000] {
         enqueue(&crew.ingest, &Order::new(format!("given-{delay}"), "given", "default")).await?;
         let leases = claim(&crew.executor, 1, "worker").await?;
-        complete_batch(&crew.executor, &leases, Outcome { delay: Some(delay), ..Outcome::RETRYABLE }).await?;
-        let rows = crew.owner.query(DELAYS, &[&"default"]).await?;
+        let outcome = Outcome { delay: Some(delay), ..Outcome::RETRYABLE };
+        let at = completed_at(&crew.executor, &leases, outcome).await?;
+        let rows = crew.owner.query(DELAYS, &[&"default", &at]).await?;
         let happened = rows.first().map_or(-1, |row| row.get::<_, i64>(0));
         let tried = format!("a retry for which the caller asks for {delay} s");
         trial.same(tried, "microseconds", i64::from(delay) * 1_000_000, happened)?;
@@ -77,4 +80,13 @@ pub(super) async fn equals_the_policy(database: &Database) -> Result<Evidence, F
         complete_batch(&crew.executor, &leases, Outcome::DISPATCHED).await?;
     }
     Ok(trial.evidence())
+}
+
+/// Completes leases, and says by which time of its transaction the next attempts are scheduled.
+async fn completed_at(executor: &Client, leases: &[Lease], outcome: Outcome<'_>) -> Result<String, Failure> {
+    executor.batch_execute("begin").await?;
+    let at = text(executor, "select now()::text", &[]).await?;
+    complete_batch(executor, leases, outcome).await?;
+    executor.batch_execute("commit").await?;
+    Ok(at)
 }

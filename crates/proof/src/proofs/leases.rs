@@ -14,7 +14,7 @@ use crate::kit::scratch::Database;
 const REPAIRED: &str = "
     select concat_ws(' ', a.attempt_no, a.state, a.error_code, 'worker', a.worker_id,
              case when num_nulls(p.claimed_by, p.claimed_at, p.lease_token, p.lease_expires_at) = 4 then 'unleased' else 'leased' end,
-             'due after', extract(epoch from p.next_attempt_at - a.completed_at)::numeric(20, 6), 's, attempt_count', p.attempt_count)
+             'due after', extract(epoch from p.next_attempt_at - $2::text::timestamptz)::numeric(20, 6), 's, attempt_count', p.attempt_count)
     from symphony.payment_outbox_pending p
     join symphony.payment_outbox_attempts a on a.outbox_id = p.outbox_id
     where p.outbox_id = $1::text::uuid
@@ -54,9 +54,9 @@ pub(super) async fn repair_makes_due(database: &Database) -> Result<Evidence, Fa
             taken_over(&crew, &mut trial, &outbox_id, attempt).await?;
             continue;
         }
-        let repaired = repair(&crew.executor, 10).await?;
+        let (at, repaired) = repair_at(&crew.executor).await?;
         require(|| "repairing".into(), outbox_id.clone(), repaired.join(", "))?;
-        let left = text(&crew.owner, REPAIRED, &[&outbox_id]).await?;
+        let left = text(&crew.owner, REPAIRED, &[&outbox_id, &at]).await?;
         let expected = format!(
             "{attempt} ZOMBIE_REQUEUE LEASE_EXPIRED worker {worker} unleased due after 1.000000 s, attempt_count {attempt}"
         );
@@ -90,12 +90,21 @@ pub(super) async fn repair_makes_due(database: &Database) -> Result<Evidence, Fa
         .await?;
     claim(&crew.executor, 10, "worker-7").await?;
     expire(&crew.owner, &outbox_id).await?;
-    repair(&crew.executor, 10).await?;
-    let left = text(&crew.owner, REPAIRED, &[&outbox_id]).await?;
+    let (at, _) = repair_at(&crew.executor).await?;
+    let left = text(&crew.owner, REPAIRED, &[&outbox_id, &at]).await?;
     let expected =
         "7 ZOMBIE_REQUEUE LEASE_EXPIRED worker worker-7 unleased due after 1.000000 s, attempt_count 15";
     trial.same("repairing a row whose attempt_count was set to 15", "ledger and row", expected, left.as_str())?;
     Ok(trial.evidence())
+}
+
+/// Repairs, and says by which time of its transaction what it repaired is scheduled.
+async fn repair_at(executor: &Client) -> Result<(String, Vec<String>), Failure> {
+    executor.batch_execute("begin").await?;
+    let at = text(executor, "select now()::text", &[]).await?;
+    let repaired = repair(executor, 10).await?;
+    executor.batch_execute("commit").await?;
+    Ok((at, repaired))
 }
 
 /// A claim that meets an expired lease ends it in the ledger first, and hands the row out with its outcome unknown.

@@ -12,6 +12,7 @@
 //! - `leases`, `races`, `ceiling`, `backoff`: who may act on a row, how often and when
 //! - `order`, `handover`: ordered rails; `unknown`: outcomes that nobody knows; `rails`: pauses and caps
 //! - `event`: the event lane, its contract and its claims; `metadata`: the metadata lane, its status machine and its claims
+//! - `late_commit`: exports, and transactions that are open while they run
 //! - `grants`, `planted`, `catalogue`: who may do what, whatever they plant
 //! - `crew`, `clock`, `mix`, `signals`, `dice`: sessions, time that is moved, random work, how sessions meet, chance that
 //!   can be repeated
@@ -30,6 +31,7 @@ mod evidence;
 mod grants;
 mod handover;
 mod keys;
+mod late_commit;
 mod leases;
 mod ledger;
 mod metadata;
@@ -120,7 +122,7 @@ pub fn named(name: &str) -> Option<&'static Proof> {
     ALL.iter().find(|proof| proof.name == name)
 }
 
-static ALL: [Proof; 25] = [
+static ALL: [Proof; 26] = [
     Proof {
         number: 1,
         name: "nobody_can_change_what_is_in_the_ledger",
@@ -277,6 +279,13 @@ static ALL: [Proof; 25] = [
         promise: "A worker whose claim on an event or an entry of metadata was taken over, repaired, ended or completed changes \
                   nothing, though the event contract has no token; the one that holds the claim succeeds.",
         run: |database| Box::pin(claims_are_lost(database)),
+    },
+    Proof {
+        number: 33,
+        name: "what_is_committed_after_an_export_is_in_the_next_one",
+        promise: "An operation or a ledger row of a transaction that began before an export and committed after it is in exactly one \
+                  export; while a transaction has written and stays open, an export waits, then refuses and names its session.",
+        run: |database| Box::pin(late_commit::is_exported_once(database)),
     },
 ];
 

@@ -39,6 +39,27 @@ pub(super) async fn all_wait(watcher: &Client, pids: &[i32]) -> Result<(), Failu
     }
 }
 
+/// Returns when a session sleeps inside its statement.
+pub(super) async fn sleeps(watcher: &Client, pid: i32) -> Result<(), Failure> {
+    let sleeping = "select count(*) from pg_stat_activity where pid = $1 and wait_event = 'PgSleep'";
+    let deadline = Instant::now() + PATIENCE;
+    let mut looks = tokio::time::interval(PAUSE);
+    loop {
+        looks.tick().await;
+        let found: i64 = watcher.query_one(sleeping, &[&pid]).await?.get(0);
+        if found == 1 {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(Failure {
+                tried: "letting a statement wait".into(),
+                expected: "it sleeps".into(),
+                happened: format!("it does not after {PATIENCE:?}"),
+            });
+        }
+    }
+}
+
 /// Returns true when the session that a task uses waits for a lock, false when the task has ended without.
 pub(super) async fn waits<T>(watcher: &Client, pid: i32, task: &JoinHandle<T>) -> Result<bool, Failure> {
     let waiting = "select count(distinct pid) from pg_locks where pid = $1 and not granted";

@@ -50,14 +50,18 @@ async fn ledger(owner: &mut Caller, names: &mut Names, state: &State) -> Result<
             ([8, 9, 10, 11, 12].map(|column| row.get(column)), row.get(13), row.get(14));
         let identity = (names.identity(&outbox.what), outbox.sequence, outbox.created_at);
         same(&format!("outbox {no} in the ledger"), as_it_was, identity)?;
-        found.entry(no).or_default().push(Attempt {
+        let attempts = found.entry(no).or_default();
+        // By the clock: not before its transaction began.
+        let begun = outbox.attempts.get(attempts.len()).map(|attempt| attempt.completed_at);
+        let completed_at: Micros = row.get(7);
+        attempts.push(Attempt {
             no: row.get(1),
             state: attempt_state(row.get(2)),
             error_code: row.get(3),
             rail_reference: row.get(4),
             worker: row.get(5),
             claimed_at: row.get(6),
-            completed_at: row.get(7),
+            completed_at: begun.filter(|begun| *begun <= completed_at).unwrap_or(completed_at),
         });
     }
     for (no, outbox) in &state.outboxes {

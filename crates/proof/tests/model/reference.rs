@@ -60,6 +60,7 @@ pub(crate) struct Attempt {
     pub(crate) rail_reference: Option<String>,
     pub(crate) worker: String,
     pub(crate) claimed_at: Micros,
+    /// When its transaction began: it is dated by the clock, and so not before this.
     pub(crate) completed_at: Micros,
 }
 

@@ -1,5 +1,7 @@
 //! `symphony audit`: what auditors take away.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use symphony_outbox::OutboxId;
 use symphony_outbox::payment::reading::Operation;
@@ -11,6 +13,9 @@ use crate::{
     failure::{Answer, Failure},
     output,
 };
+
+/// How long an export waits for transactions that are open.
+const EXPORT_WAIT: Duration = Duration::from_secs(5);
 
 /// Write what people did, or the whole story of one payment, as CSV or a JSON object a line
 ///
@@ -28,6 +33,9 @@ pub(crate) struct Arguments {
 #[derive(clap::Subcommand)]
 enum What {
     /// The log of operations of a time, in order: who did what, when and why
+    ///
+    /// Waits for transactions that have done something and are still open, and refuses if one stays open. An export of a time that is not over
+    /// ends now: the message on stderr says where, and the next export starts there.
     #[command(after_help = with_examples(
         "  symphony audit operations --from 2026-05-01T00:00Z --to 2026-06-01T00:00Z --format ndjson",
     ))]
@@ -69,7 +77,13 @@ impl Arguments {
 /// As it comes: whoever reads decides how much is held at a time.
 async fn operations(database: &Database, range: Range, format: Format) -> Result<Answer, Failure> {
     let client = database.connect().await?;
-    let mut operations = Operations::of(range);
+    let Some(complete) = range.complete(&client, EXPORT_WAIT).await? else {
+        return Err(Failure::no("--from is later than now, so there is nothing to export yet"));
+    };
+    if complete.to < range.to {
+        output::note(&format!("this export ends at {}; start the next one there", complete.to));
+    }
+    let mut operations = Operations::of(complete);
     let mut text = format.heading::<Operation>();
     loop {
         let chunk = operations.next(&client).await?;

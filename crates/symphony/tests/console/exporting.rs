@@ -46,6 +46,29 @@ async fn the_log_of_a_time_is_exported_whole_and_in_order_however_long_it_is() {
 }
 
 #[tokio::test]
+async fn an_export_says_where_it_ends_and_is_refused_while_an_operation_is_not_committed() {
+    let office = Office::open().await;
+    let console = office.console(&[]).await;
+    let export = async |from: &str| {
+        let path = format!("/api/v1/audit/operations?from={from}&to=2099-01-01T00:00Z&format=ndjson");
+        console.ask("", "GET", &path, "").await
+    };
+    let first = export("2020-01-01T00:00Z").await.is(200);
+    let end = first.header("symphony-export-end").to_owned();
+    assert!(end.starts_with("20") && end.as_str() < "2099", "{end}");
+
+    let operator = office.database.connect_as_login(&["symphony_operator"]).await.unwrap();
+    operator.batch_execute("begin").await.unwrap();
+    let pause = "select symphony.pause_payment_rail('sepa', 'mallory', 'late'); set local idle_in_transaction_session_timeout = 0";
+    operator.batch_execute(pause).await.unwrap();
+    let words = export(&end).await.refused(503);
+    assert!(words.contains("is still open") && words.contains("session "), "{words}");
+    operator.batch_execute("commit").await.unwrap();
+    let second = export(&end).await.is(200).body;
+    assert_eq!((first.body.matches("PAUSE_RAIL").count(), second.matches("PAUSE_RAIL").count()), (0, 1));
+}
+
+#[tokio::test]
 async fn a_time_of_too_many_operations_is_refused_before_the_first_of_them() {
     let office = Office::open().await;
     let log = "insert into symphony.payment_outbox_operations (operation_id, operation, rail_type, actor, reason)

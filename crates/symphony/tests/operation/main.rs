@@ -2,6 +2,7 @@
 //!
 //! # Layout
 //! - [`deciding`]: many failures at a time, and what auditors take away
+//! - [`late_commit`]: exports, and transactions that are open while they run
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -9,6 +10,7 @@
 )]
 
 mod deciding;
+mod late_commit;
 #[path = "../program/mod.rs"]
 mod program;
 

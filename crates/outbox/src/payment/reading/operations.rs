@@ -26,6 +26,9 @@ const LOG: &str = "\
     order by operation_id desc \
     limit $2";
 
+// In a statement of its own: what it waited for is visible to the next.
+const END: &str = "select symphony.audit_export_end($1, $2)";
+
 // By the index of their time.
 const BETWEEN: &str = "\
     select operation_id, operation, outbox_id, new_outbox_id, resolution, rail_type, policy_before, policy_after, \
@@ -92,6 +95,24 @@ pub async fn log_of_operations(
     let (before, at_most) = (before.unwrap_or(Uuid::max()), i64::from(at_most));
     let rows = client.query_typed(LOG, &[(&before, Type::UUID), (&at_most, Type::INT8)]).await?;
     rows.iter().map(operation).collect()
+}
+
+/// Up to when the log of operations and the ledger are complete: at most until this moment, and before anything that a transaction
+/// which is still open has written. An export ends there, and the next one starts there. Waits so long for such transactions.
+///
+/// Run it on a client, not inside a transaction, and read afterwards.
+///
+/// # Errors
+///
+/// [`Fault::LockHeld`] names the transaction that stays open. See [`Fault`].
+pub async fn audit_export_end(
+    client: &impl GenericClient,
+    until: Timestamp,
+    wait: std::time::Duration,
+) -> Result<Timestamp, Fault> {
+    let wait_ms = i32::try_from(wait.as_millis()).unwrap_or(i32::MAX);
+    let row = client.query_typed_one(END, &[(&until, Type::TIMESTAMPTZ), (&wait_ms, Type::INT4)]).await?;
+    Ok(row.try_get(0)?)
 }
 
 /// At most so many of the operations from a moment on and before another, in order, after this one.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header;
+use axum::http::header::{self, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use jiff::Timestamp;
@@ -28,6 +28,10 @@ const MOST: i64 = 100_000;
 pub(crate) const EXPORTS: usize = 2;
 /// Those of one token.
 pub(crate) const EXPORTS_PER_TOKEN: usize = 1;
+/// How long an export waits for transactions that are open: less than a statement of the console may take.
+const WAIT: Duration = Duration::from_millis(1500);
+/// Says where an export ends, and so where the next one starts.
+const END: &str = "symphony-export-end";
 /// After so long whoever reads is taken to have gone.
 const LONGEST: Duration = Duration::from_mins(10);
 const KINDS: &[&str] = &["text/csv", "application/x-ndjson"];
@@ -59,7 +63,8 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::get::<Export, String, _>(
             "/audit/operations",
             Scope::Audit,
-            "The log of operations of a time as a file, in order: all of it, at most 100,000, or none.",
+            "The log of operations of a time as a file, in order: all of it, at most 100,000, or none. Ends now, if that time is not over: the header \
+             symphony-export-end says where, and the next export starts there. Refused with 503 while a transaction that has done something stays open.",
             operations,
         )
         .gives_files(KINDS),
@@ -104,6 +109,11 @@ impl Export {
         if from >= to {
             return Err(Problem::bad("from must be before to"));
         }
+        let range = Range { from, to };
+        let range = desk.database.read(async |client| range.complete(client, WAIT).await).await?;
+        let Some(Range { from, to }) = range else {
+            return Err(Problem::bad("from is later than now: there is nothing to export yet"));
+        };
         let count = async |client: &_| reading::count_operations(client, from, to, MOST + 1).await;
         if desk.database.read(count).await? > MOST {
             return Err(Problem::bad(format!(
@@ -123,7 +133,10 @@ impl Export {
         let lines = stream::try_unfold(reel, async |mut reel| Ok(reel.next().await?.map(|lines| (lines, reel))));
         let day = |at: Timestamp| at.strftime("%Y%m%dT%H%M%SZ").to_string();
         let name = format!("operations-{}-{}", day(from), day(to));
-        Ok(file(format, &name, Body::from_stream(stream::StreamExt::chain(heading, lines))))
+        let mut response = file(format, &name, Body::from_stream(stream::StreamExt::chain(heading, lines)));
+        let end = HeaderValue::from_str(&to.to_string());
+        response.headers_mut().insert(END, end.map_err(|_| Problem::bad("to cannot be written"))?);
+        Ok(response)
     }
 }
 
