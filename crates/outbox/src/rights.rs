@@ -11,6 +11,72 @@ const MISSING: &str = "\
     where coalesce(not pg_has_role(current_user, (select p.oid from pg_roles p where p.rolname = r.name), 'usage'), true) \
     order by r.place";
 
+// Of the login itself and of every role that it is a member of, through any number of others and whether or not it inherits from them:
+// SET ROLE is enough. A role counts as needed if it is one of $1, and what those may do is needed too.
+const EXCESS: &str = "\
+    with held as ( \
+      select r.oid, r.rolname, r.rolsuper, r.rolcreaterole \
+      from pg_catalog.pg_roles r \
+      where pg_catalog.pg_has_role(session_user, r.oid, 'member') \
+    ), \
+    ours as ( \
+      select n.oid, n.nspname \
+      from pg_catalog.pg_namespace n \
+      where n.nspname in ('symphony', 'm10_recovery') \
+    ), \
+    excess (place, what) as ( \
+      select 1, 'it is a superuser' from held h where h.rolsuper and h.rolname = session_user \
+      union all \
+      select 2, case \
+               when h.rolname = session_user then 'it has CREATEROLE' \
+               when h.rolsuper or h.rolcreaterole then pg_catalog.format('it is a member of %s, which is a superuser or has CREATEROLE', h.rolname) \
+               else pg_catalog.format('it is a member of %s', h.rolname) \
+             end \
+      from held h \
+      where not (h.rolsuper and h.rolname = session_user) \
+        and (h.rolsuper or h.rolcreaterole \
+             or h.rolname in ('pg_write_all_data', 'pg_write_server_files', 'pg_execute_server_program') \
+             or h.rolname in ('symphony_control', 'symphony_ingest', 'symphony_executor', 'symphony_operator') and h.rolname <> all ($1)) \
+      union all \
+      select 3, pg_catalog.format('%s may write to %I.%I', h.rolname, n.nspname, c.relname) \
+      from ours n \
+      join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relkind in ('r', 'p', 'v', 'm', 'f') \
+      join held h \
+        on pg_catalog.has_table_privilege(h.oid, c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE, TRIGGER') \
+        or pg_catalog.has_any_column_privilege(h.oid, c.oid, 'INSERT, UPDATE') \
+      where h.rolname = session_user or not pg_catalog.pg_has_role(session_user, h.oid, 'usage') \
+      union all \
+      select 4, pg_catalog.format('%s may call %I.%I', h.rolname, n.nspname, p.proname) \
+      from ours n \
+      join pg_catalog.pg_proc p on p.pronamespace = n.oid \
+      join held h on pg_catalog.has_function_privilege(h.oid, p.oid, 'EXECUTE') \
+      where (h.rolname = session_user or not pg_catalog.pg_has_role(session_user, h.oid, 'usage')) \
+        and not exists ( \
+          select from pg_catalog.pg_roles n \
+          where n.rolname = any ($1) and pg_catalog.has_function_privilege(n.oid, p.oid, 'EXECUTE')) \
+      union all \
+      select 5, pg_catalog.format('%s may create objects in schema %I', h.rolname, n.nspname) \
+      from ours n \
+      join held h on pg_catalog.has_schema_privilege(h.oid, n.oid, 'CREATE') \
+      where h.rolname = session_user or not pg_catalog.pg_has_role(session_user, h.oid, 'usage') \
+    ) \
+    select e.what \
+    from excess e \
+    where e.place = (select min(o.place) from excess o) \
+    order by e.what \
+    limit 5";
+
+/// What the login may do beyond these roles of Symphony: write to a table, call a function that they may not, or become a role that can, through
+/// any number of memberships. In a few phrases, the gravest first; none where it may do no more.
+///
+/// # Errors
+///
+/// See [`Fault`].
+pub async fn excess(client: &impl GenericClient, roles: &[&str]) -> Result<Vec<String>, Fault> {
+    let rows = client.query_typed(EXCESS, &[(&roles, Type::TEXT_ARRAY)]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
 /// Which of these roles the login cannot act as, in the order given.
 ///
 /// # Errors

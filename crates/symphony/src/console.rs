@@ -57,9 +57,9 @@ const PLACES: usize = 32;
 const PLACES_PER_TOKEN: usize = 16;
 /// How long an answer may take to begin, the request's own body included.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Roles that a login of the console must not hold.
-const NOT_FOR_READING: [&str; 3] = ["symphony_operator", "symphony_executor", "symphony_ingest"];
-const NOT_FOR_ACTING: [&str; 2] = ["symphony_executor", "symphony_ingest"];
+/// The roles of Symphony that each login of the console may hold. What goes beyond them is refused.
+const FOR_READING: [&str; 2] = ["symphony_readonly", "symphony_auditor"];
+const FOR_ACTING: [&str; 3] = ["symphony_operator", "symphony_readonly", "symphony_auditor"];
 /// Nothing but what this process serves, no frames, no scripts in the page.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
@@ -105,9 +105,9 @@ impl Logins {
 
     /// Refuses logins that may too little or too much.
     pub(crate) async fn check(&self) -> Result<(), Failure> {
-        database::check("console.read_url", &self.read, "symphony_readonly", &NOT_FOR_READING).await?;
+        database::check("console.read_url", &self.read, "symphony_readonly", &FOR_READING).await?;
         if let Some(act) = &self.act {
-            database::check("console.act_url", act, "symphony_operator", &NOT_FOR_ACTING).await?;
+            database::check("console.act_url", act, "symphony_operator", &FOR_ACTING).await?;
         }
         Ok(())
     }

@@ -123,19 +123,18 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// Refuses a login that lacks the one role that it needs, or holds one that it must not have.
-pub(crate) async fn check(setting: &str, target: &Target, needs: &str, not: &[&str]) -> Result<(), Failure> {
+/// Refuses a login that lacks the one role that it needs, or that may do more than the roles that it may hold.
+pub(crate) async fn check(setting: &str, target: &Target, needs: &str, may_hold: &[&str]) -> Result<(), Failure> {
     let client = crate::database::connect(target).await?;
     let missing = rights::missing_roles(&client, &[needs]).await?;
     if !missing.is_empty() {
         return Err(Failure::no(format!("{setting}: the login lacks the role {needs}"))
             .hint(format!("let a DBA run: grant {needs} to that login")));
     }
-    let missing = rights::missing_roles(&client, not).await?;
-    let held: Vec<_> = not.iter().filter(|role| !missing.iter().any(|lacks| lacks == *role)).copied().collect();
-    if held.is_empty() {
+    let excess = rights::excess(&client, may_hold).await?;
+    if excess.is_empty() {
         return Ok(());
     }
-    Err(Failure::no(format!("{setting}: the login may do more than it must: {}", held.join(", ")))
+    Err(Failure::no(format!("{setting}: the login may do more than it must: {}", excess.join("; ")))
         .hint(format!("use a login of its own that holds {needs} and nothing else of Symphony")))
 }

@@ -1,5 +1,7 @@
 //! What keeps the console from starting, and whom it turns away.
 
+use symphony_outbox::connect::Target;
+use symphony_outbox::rights;
 use symphony_proof::kit::wait::BOUND;
 
 use crate::http;
@@ -20,11 +22,79 @@ async fn it_does_not_start_where_it_would_be_open_or_its_logins_hold_too_much() 
     let token = format!("[[console.tokens]]\nname = 'ana'\nhash = '{hash}'\nscopes = ['read']\n");
     let greedy = office.database.url_as_login(&["symphony_readonly", "symphony_operator"]).await.unwrap();
     let settings = office.settings("127.0.0.1:0", &format!("read_url = '{greedy}'\n{token}")).await;
-    refuses(settings, 1, "may do more than it must: symphony_operator").await;
+    refuses(settings, 1, "may do more than it must: it is a member of symphony_operator").await;
+
+    // Whatever lets a login write, also through other roles, and where it would first have to SET ROLE.
+    let member = office.database.connect_as_login(&["symphony_readonly"]).await.unwrap();
+    let name: String = member.query_one("select session_user::text", &[]).await.unwrap().get(0);
+    let place = office.database.url_as_login(&["symphony_readonly"]).await.unwrap();
+    let other: String = Target::parse(&place)
+        .unwrap()
+        .connect()
+        .await
+        .unwrap()
+        .query_one("select session_user::text", &[])
+        .await
+        .unwrap()
+        .get(0);
+    let url = place.replace(&other, &name);
+    let group = format!("{name}_group");
+    for (grant, revoke, words) in [
+        (
+            format!("create role {group} noinherit in role pg_write_all_data; grant {group} to {name}"),
+            format!("drop role {group}"),
+            "it is a member of pg_write_all_data".to_owned(),
+        ),
+        (
+            format!("alter role {name} createrole"),
+            format!("alter role {name} nocreaterole"),
+            "it has CREATEROLE".to_owned(),
+        ),
+        (
+            format!("alter role {name} superuser"),
+            format!("alter role {name} nosuperuser"),
+            "it is a superuser".to_owned(),
+        ),
+        (
+            format!("grant update (paused) on symphony.payment_rails to {name}"),
+            format!("revoke update (paused) on symphony.payment_rails from {name}"),
+            format!("{name} may write to symphony.payment_rails"),
+        ),
+        (
+            format!("grant execute on function symphony.pause_payment_rail to {name}"),
+            format!("revoke execute on function symphony.pause_payment_rail from {name}"),
+            format!("{name} may call symphony.pause_payment_rail"),
+        ),
+    ] {
+        office.owner.batch_execute(&grant).await.unwrap();
+        let settings = office.settings("127.0.0.1:0", &format!("read_url = '{url}'\n{token}")).await;
+        // The relayer itself refuses a schema that was changed: the login of the console is looked at on its own.
+        let excess =
+            rights::excess(&Target::parse(&url).unwrap().connect().await.unwrap(), &["symphony_readonly"])
+                .await
+                .unwrap();
+        assert_eq!(excess, std::slice::from_ref(&words));
+        if !grant.contains(" on ") {
+            refuses(settings, 1, &words).await;
+        }
+        office.owner.batch_execute(&revoke).await.unwrap();
+    }
+    let excess = rights::excess(&Target::parse(&url).unwrap().connect().await.unwrap(), &["symphony_readonly"])
+        .await
+        .unwrap();
+    assert_eq!(excess, [""; 0]);
 
     let poor = office.database.url_as_login(&["symphony_auditor"]).await.unwrap();
     let settings = office.settings("127.0.0.1:0", &format!("read_url = '{poor}'\n{token}")).await;
     refuses(settings, 1, "lacks the role symphony_readonly").await;
+
+    let act = format!(
+        "{}act_url = '{}'\n",
+        office.logins().lines().next().unwrap().to_owned() + "\n",
+        office.database.url()
+    );
+    let settings = office.settings("127.0.0.1:0", &format!("{act}{token}")).await;
+    refuses(settings, 1, "console.act_url: the login may do more than it must: it is a superuser").await;
 
     let settings = office.settings("127.0.0.1:0", &format!("act_url = '{poor}'\n")).await;
     refuses(settings, 2, "console.read_url is not").await;
