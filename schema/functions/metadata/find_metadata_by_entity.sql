@@ -3,8 +3,8 @@
 -- Not the metadata itself, nor the token of a claim.
 -- Locks: nothing. Raises: P7005. For: every role but symphony_auth.
 create or replace function symphony.find_metadata_by_entity(
-  p_entity_type text,
   p_entity_id   text,
+  p_entity_type text,
   p_limit       int default 100)
   returns table (
     id                    uuid,

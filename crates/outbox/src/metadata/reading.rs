@@ -113,8 +113,8 @@ pub async fn find_by_entity(
         .query_typed(
             FIND,
             &[
-                (&entity.entity_type(), Type::TEXT),
                 (&entity.entity_id(), Type::TEXT),
+                (&entity.entity_type(), Type::TEXT),
                 (&i32::from(most.get()), Type::INT4),
             ],
         )

@@ -183,8 +183,8 @@ const INVALID: [&str; 32] = [
     "symphony.repair_metadata_entries('0 seconds')",
     "symphony.repair_metadata_entries(null)",
     "symphony.repair_metadata_entries('5 minutes', 0)",
-    "symphony.find_metadata_by_entity('t', ' ')",
-    "symphony.find_metadata_by_entity(null, 'a')",
+    "symphony.find_metadata_by_entity(' ', 't')",
+    "symphony.find_metadata_by_entity('a', null)",
 ];
 
 /// Refusals by row of a batch: the outcome, the error and what is said.
