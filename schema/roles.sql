@@ -36,14 +36,14 @@ begin
   if to_regrole('symphony_readonly') is null then
     begin
       create role symphony_readonly nologin;
-      comment on role symphony_readonly is 'Symphony: dashboards and support. May read.';
+      comment on role symphony_readonly is 'Symphony: dashboards and support. May read all but payloads and lease tokens.';
     exception when duplicate_object or unique_violation then null;
     end;
   end if;
   if to_regrole('symphony_auditor') is null then
     begin
       create role symphony_auditor nologin;
-      comment on role symphony_auditor is 'Symphony: auditors. May read.';
+      comment on role symphony_auditor is 'Symphony: auditors. May read, payloads included.';
     exception when duplicate_object or unique_violation then null;
     end;
   end if;

@@ -20,9 +20,6 @@ grant execute on function
 to symphony_operator, symphony_readonly, symphony_auditor;
 
 grant select on
+  symphony.applied_migrations,
   symphony.schema_status
-to symphony_operator, symphony_readonly, symphony_auditor;
-
-grant select on
-  symphony.applied_migrations
 to symphony_executor, symphony_operator, symphony_readonly, symphony_auditor;

@@ -15,12 +15,23 @@ grant execute on function
   m10_recovery.complete_outbox_event
 to symphony_executor;
 
--- Without payloads: for people on duty as well.
+-- All that a relayer reads: no payload but of what it claims, and not the names that prove the claims of others.
+grant select on
+  m10_recovery.outbox_schedule,
+  m10_recovery.outbox_status
+to symphony_executor;
+
+-- Without payloads: for operators as well.
 grant select on
   m10_recovery.outbox_status,
   m10_recovery.outbox_errors
 to symphony_operator, symphony_readonly, symphony_auditor;
 
+grant select (id, aggregate_type, aggregate_id, event_type, created_at, processed_at, retry_count, process_after, claimed_at, claimed_by)
+  on m10_recovery.outbox
+to symphony_readonly;
+
+-- Payloads are for auditors alone.
 grant select on
   m10_recovery.outbox
-to symphony_readonly, symphony_auditor;
+to symphony_auditor;

@@ -30,10 +30,15 @@ grant execute on function
   symphony.search_metadata_entries
 to symphony_operator, symphony_readonly, symphony_auditor;
 
--- As the payloads of the other lanes: not for people on duty.
+-- As the payloads of the other lanes: for auditors alone.
 grant execute on function
   symphony.read_metadata
-to symphony_readonly, symphony_auditor;
+to symphony_auditor;
+
+-- What a relayer reads for its gauges.
+grant select on
+  symphony.metadata_outbox_status
+to symphony_executor;
 
 grant select on
   symphony.metadata_outbox_entries,

@@ -52,7 +52,29 @@ grant select on
   symphony.unknown_outcome_codes
 to symphony_operator, symphony_readonly, symphony_auditor;
 
+-- All that a relayer reads: the policies of its rails, and totals for its gauges.
 grant select on
-  symphony.payment_outbox_pending,
-  symphony.payment_outbox_attempts
+  symphony.payment_rail_policies,
+  symphony.supervisor_outbox_status
+to symphony_executor;
+
+-- By column. The token of a lease is for its worker alone: whoever knows it can complete the payment. Payloads are for auditors alone.
+grant select
+  (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_count, next_attempt_at, created_at,
+   claimed_by, claimed_at, lease_expires_at, redrive_of, traceparent, parked)
+on symphony.payment_outbox_pending
 to symphony_readonly, symphony_auditor;
+
+grant select (payload)
+on symphony.payment_outbox_pending
+to symphony_auditor;
+
+grant select
+  (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_no, state, claimed_at,
+   completed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at)
+on symphony.payment_outbox_attempts
+to symphony_readonly;
+
+grant select on
+  symphony.payment_outbox_attempts
+to symphony_auditor;

@@ -1,12 +1,13 @@
--- The dead letters: terminal failures that nobody has redriven or resolved yet, unknown outcomes first.
-create or replace view symphony.payment_outbox_dlq as
+-- The dead letters: terminal failures that nobody has redriven or resolved yet, unknown outcomes first. Without payloads: those are for auditors.
+--
+-- A security barrier, as every view that filters: a condition of the reader runs on the rows that the view shows and on no others.
+create or replace view symphony.payment_outbox_dlq with (security_barrier) as
 select a.outbox_id,
        a.instruction_id,
        a.participant_id,
        a.sequence_id,
        a.idempotency_key,
        a.rail_type,
-       a.payload,
        a.attempt_no,
        a.error_code,
        a.error_message,

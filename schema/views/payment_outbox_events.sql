@@ -1,7 +1,7 @@
 -- The story of an outbox, told from the ledger and pending alone. Order it by event_no.
 --
 -- What a lease that was given back unstarted leaves behind is nothing: no attempt, no event.
-create or replace view symphony.payment_outbox_events as
+create or replace view symphony.payment_outbox_events with (security_barrier) as
 -- Enqueued: known from the pending row, or from the first ledger row of what has ended.
 select p.outbox_id,
        p.instruction_id,

@@ -1,7 +1,7 @@
 -- One row per outbox, pending or ended: who, what became of it, and what people did about it. Without its payload.
 --
 -- For one outbox or a few by their ids: a count of it would read the ledger.
-create or replace view symphony.payment_outboxes as
+create or replace view symphony.payment_outboxes with (security_barrier) as
 select s.outbox_id,
        s.instruction_id,
        s.participant_id,

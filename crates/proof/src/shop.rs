@@ -41,11 +41,11 @@ const OPEN: &str = "
     grant insert, select on orders to till;
     grant symphony_ingest to till;
     create role relayer login;
-    grant symphony_executor, symphony_readonly to relayer;
+    grant symphony_executor to relayer;
     create role ana login;
     grant symphony_operator to ana;
     create role console_read login;
-    grant symphony_readonly to console_read;
+    grant symphony_readonly, symphony_auditor to console_read;
     create role console_act login;
     grant symphony_operator to console_act;";
 // A cast, so that no float comes near an amount.

@@ -1,7 +1,7 @@
 -- Gives what the second store is to hold about an entity. Null where there is no such entry.
 --
--- It may hold personal data, so it is not for people on duty: everything else about an entry is in metadata_outbox_entries.
--- Locks: nothing. Raises: nothing. For: symphony_readonly, symphony_auditor.
+-- It may hold personal data, so it is for auditors alone: everything else about an entry is in metadata_outbox_entries.
+-- Locks: nothing. Raises: nothing. For: symphony_auditor.
 create or replace function symphony.read_metadata(p_id uuid)
   returns jsonb
   language plpgsql

@@ -107,6 +107,15 @@ impl Fault {
         }
     }
 
+    /// The same of a call that another role than the usual one may make.
+    #[cfg_attr(not(feature = "tokio-postgres"), expect(dead_code, reason = "payloads are read over that driver"))]
+    pub(crate) fn for_role(self, role: &'static str) -> Self {
+        match self {
+            Self::MissingRole { report, .. } => Self::MissingRole { role, report },
+            other => other,
+        }
+    }
+
     /// What the database or the driver said.
     pub fn report(&self) -> &Report {
         match self {

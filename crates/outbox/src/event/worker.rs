@@ -28,16 +28,16 @@ const COMPLETE_ALL: &str = "\
     from unnest($1, $2, $3, $4) as c (id, processor_id, success, error)";
 const NEXT_DUE: &str = "\
     select ceil(extract(epoch from min(process_after) - now()) * 1000)::bigint \
-    from m10_recovery.outbox \
+    from m10_recovery.outbox_schedule \
     where processed_at is null and claimed_at is null and process_after is not null and process_after > now()";
 // An aggregate is looked up as what comes next in its index, and compared afterwards: so no other index is of use whatever the
 // planner thinks of the table, and no scan goes on behind the last of an aggregate.
 const EARLIER: &str = "\
     select e.id \
-    from m10_recovery.outbox o \
+    from m10_recovery.outbox_schedule o \
     cross join lateral ( \
       select e.aggregate_type, e.aggregate_id, e.id \
-      from m10_recovery.outbox e \
+      from m10_recovery.outbox_schedule e \
       where e.processed_at is null \
         and (e.aggregate_type, e.aggregate_id) >= (o.aggregate_type, o.aggregate_id) \
       order by e.aggregate_type, e.aggregate_id, e.id \
@@ -52,13 +52,13 @@ const BEHIND: &str = "\
     from unnest($1) as d (id) \
     cross join lateral ( \
       select o.aggregate_type, o.aggregate_id, o.id \
-      from m10_recovery.outbox o \
+      from m10_recovery.outbox_schedule o \
       where o.id = d.id \
       limit 1 \
     ) o \
     cross join lateral ( \
       select e.aggregate_type, e.aggregate_id, e.claimed_at \
-      from m10_recovery.outbox e \
+      from m10_recovery.outbox_schedule e \
       where e.processed_at is null \
         and (e.aggregate_type, e.aggregate_id, e.id) > (o.aggregate_type, o.aggregate_id, o.id) \
       order by e.aggregate_type, e.aggregate_id, e.id \
@@ -218,8 +218,6 @@ pub async fn complete_batch(
 
 /// In how long the next event that failed may be claimed again, by the clock of the database; none where none waits.
 ///
-/// Needs the role `symphony_readonly`.
-///
 /// # Errors
 ///
 /// See [`Fault`].
@@ -231,7 +229,7 @@ pub async fn next_due(client: &impl Ask) -> Result<Option<Duration>, Fault> {
 
 /// The first event of the same aggregate that is unprocessed and has a lower number; none where there is none.
 ///
-/// Needs the role `symphony_readonly`. What is not committed yet is not seen: who needs an order within an aggregate must
+/// What is not committed yet is not seen: who needs an order within an aggregate must
 /// publish its events one transaction after the other.
 ///
 /// # Errors
@@ -243,8 +241,6 @@ pub async fn earlier_unprocessed(client: &impl Ask, id: EventId) -> Result<Optio
 }
 
 /// Whether the next unprocessed event behind one of these, in its aggregate, is held by nobody.
-///
-/// Needs the role `symphony_readonly`.
 ///
 /// # Errors
 ///

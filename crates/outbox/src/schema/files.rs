@@ -191,6 +191,7 @@ static EVENT: Lot = Lot {
         "functions/event/complete_outbox_event.sql",
         "functions/event/publish_outbox.sql",
         "triggers/event.sql",
+        "views/outbox_schedule.sql",
         "views/outbox_status.sql",
     ],
     grants: &files!["grants/event.sql"][0],

@@ -1,6 +1,7 @@
 //! What a console may rely on: pages of events that go on where they ended, and counts that agree with the totals.
 
 use symphony_outbox::BatchSize;
+use symphony_outbox::error::Fault;
 use symphony_outbox::event::reading::{self, EventSearch};
 use symphony_outbox::event::worker::{Outcome, complete};
 
@@ -58,5 +59,8 @@ async fn events_are_paged_and_filtered_and_the_backlog_agrees_with_the_totals() 
     stage.claim().await;
     stage.let_claims_age().await;
     assert_eq!(reading::backlog(&readonly).await.unwrap().stuck, 2);
-    assert!(reading::payload(&readonly, held.events[0].id).await.unwrap().is_some());
+    let auditor = stage.login("symphony_auditor").await;
+    assert!(reading::payload(&auditor, held.events[0].id).await.unwrap().is_some());
+    let refused = reading::payload(&readonly, held.events[0].id).await.unwrap_err();
+    assert!(matches!(refused, Fault::MissingRole { role: "symphony_auditor", .. }), "{refused}");
 }

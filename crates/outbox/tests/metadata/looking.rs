@@ -114,6 +114,8 @@ async fn the_backlog_agrees_with_the_totals_and_the_pulse_counts_what_ended_late
     let metadata = reading::metadata(&auditor, ids[0]).await.unwrap().unwrap();
     assert!(metadata.as_json().contains("Contract"));
     assert!(reading::metadata(&auditor, EntryId(uuid::Uuid::max())).await.unwrap().is_none());
-    let refused = reading::metadata(&operator, ids[0]).await.unwrap_err();
-    assert!(matches!(refused, Fault::MissingRole { .. }), "{refused:?}");
+    for reader in [&operator, &stage.login("symphony_readonly").await] {
+        let refused = reading::metadata(reader, ids[0]).await.unwrap_err();
+        assert!(matches!(refused, Fault::MissingRole { role: "symphony_auditor", .. }), "{refused:?}");
+    }
 }

@@ -224,7 +224,7 @@ async fn a_login_without_the_role_is_told_which_one_it_lacks() {
         let error = redrive(client, claimed.outbox_id, WARRANT).await.unwrap_err();
         let OperateError::Fault(fault) = error else { panic!("{error:?}") };
         assert_lacks(&fault, "symphony_operator");
-        assert_lacks(&reading::status(client).await.unwrap_err(), "symphony_readonly");
+        assert_lacks(&reading::leases(client).await.unwrap_err(), "symphony_readonly");
     }
 }
 

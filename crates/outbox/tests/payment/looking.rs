@@ -220,20 +220,22 @@ async fn the_backlog_the_pulse_and_the_leases_agree_with_what_was_done() {
     assert_eq!(reading::backlog(&readonly).await.unwrap().rails[0].expired, 1);
 
     let participants = reading::participants(&readonly, "", 10).await.unwrap();
-    assert_eq!((participants[0].participant_id.as_str(), participants[0].instructions), ("participant-1", 7));
+    assert_eq!(participants[0].participant_id, "participant-1");
     assert_eq!(reading::participants(&readonly, "participant-1", 10).await.unwrap(), []);
 }
 
 #[tokio::test]
-async fn a_payload_is_for_those_who_may_read_the_tables() {
+async fn a_payload_is_for_auditors_alone() {
     let (stage, ids) = seven().await;
     let auditor = stage.login("symphony_auditor").await;
     for id in &ids {
         assert!(reading::payload(&auditor, *id).await.unwrap().unwrap().as_json().contains("10.50"));
     }
     let operator = stage.login("symphony_operator").await;
-    let refused = reading::payload(&operator, ids[0]).await.unwrap_err();
-    assert!(matches!(refused, Fault::MissingRole { .. }), "{refused}");
+    for reader in [&operator, &stage.login("symphony_readonly").await] {
+        let refused = reading::payload(reader, ids[0]).await.unwrap_err();
+        assert!(matches!(refused, Fault::MissingRole { role: "symphony_auditor", .. }), "{refused}");
+    }
     assert_eq!(reading::rails(&operator).await.unwrap()[0].rail_type, RAIL);
 }
 

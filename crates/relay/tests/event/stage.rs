@@ -137,7 +137,7 @@ impl Stage {
     pub(crate) async fn set() -> Self {
         let database = Server::from_env().await.unwrap().database().await.unwrap();
         let owner = database.connect().await.unwrap();
-        let url = database.url_as_login(&["symphony_executor", "symphony_readonly"]).await.unwrap();
+        let url = database.url_as_login(&["symphony_executor"]).await.unwrap();
         let target = Arc::new(Target::parse(&url).unwrap());
         Self { database, owner, sink: Arc::default(), target }
     }

@@ -41,8 +41,8 @@ const LAST_SPANS: Duration = Duration::from_secs(2);
 /// Carry what is committed to its rails, brokers and stores, until told to stop
 ///
 /// Claims due payments, events and metadata, sends each to its rail, sink or store, and records what came of it. Any number of copies may run;
-/// kill any of them at any moment, and nothing is lost. Needs a login with the roles symphony_executor and
-/// symphony_readonly.
+/// kill any of them at any moment, and nothing is lost. Needs a login with the role
+/// symphony_executor.
 ///
 /// The first SIGTERM or Ctrl-C finishes what runs and exits with 0; a second one leaves at once, and leases expire.
 #[derive(clap::Args)]

@@ -71,6 +71,11 @@ impl Problem {
 
 impl From<Fault> for Problem {
     fn from(fault: Fault) -> Self {
+        if let Fault::MissingRole { role: role @ "symphony_auditor", .. } = &fault {
+            let detail =
+                format!("this console shows no payloads: the login of console.read_url does not hold {role}");
+            return Self::new(StatusCode::FORBIDDEN, detail);
+        }
         let report = fault.report();
         let status = match &fault {
             Fault::RetryTransaction(_) | Fault::LockHeld(_) | Fault::ConnectionLost { .. } => {

@@ -13,8 +13,8 @@ use crate::config::UnservedRails;
 use crate::failure::Failure;
 use crate::output::plain;
 
-/// The roles that a relayer's login needs.
-const ROLES: [&str; 2] = ["symphony_executor", "symphony_readonly"];
+/// The role that a relayer's login needs, and all that it should hold.
+const ROLES: [&str; 1] = ["symphony_executor"];
 
 /// Members of our roles can cause warnings; they must not be able to flood a log.
 const MAX_LOGGED_WARNINGS: usize = 20;

@@ -42,14 +42,14 @@ impl Office {
             )
             .await
             .unwrap();
-        let read_url = database.url_as_login(&["symphony_readonly"]).await.unwrap();
+        let read_url = database.url_as_login(&["symphony_readonly", "symphony_auditor"]).await.unwrap();
         let act_url = database.url_as_login(&["symphony_operator"]).await.unwrap();
         Self { database, owner, folder: tempfile::tempdir().unwrap(), read_url, act_url }
     }
 
     /// The settings of a relayer with a console.
     pub(crate) async fn settings(&self, endpoints: &str, console: &str) -> String {
-        let url = self.database.url_as_login(&["symphony_executor", "symphony_readonly"]).await.unwrap();
+        let url = self.database.url_as_login(&["symphony_executor"]).await.unwrap();
         format!(
             "[database]\nurl = '{url}'\n[relayer]\nendpoints = '{endpoints}'\nworker = 'office-relayer'\n\
              [payment]\nunserved_rails = 'allow'\n[rails.served]\nkind = 'http'\nurl = 'https://bank.example/v1/payments'\n[console]\n{console}\n"

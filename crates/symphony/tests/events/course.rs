@@ -50,7 +50,7 @@ impl Course {
     pub(crate) async fn open(kind: Kind) -> Self {
         let database = Server::from_env().await.unwrap().database().await.unwrap();
         let owner = database.connect().await.unwrap();
-        let url = database.url_as_login(&["symphony_executor", "symphony_readonly"]).await.unwrap();
+        let url = database.url_as_login(&["symphony_executor"]).await.unwrap();
         let (bus, folder) = (Bus::start(kind).await, tempfile::tempdir().unwrap());
         let orders = orders(&url, &bus.section(folder.path()));
         let relayers =

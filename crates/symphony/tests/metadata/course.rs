@@ -69,7 +69,7 @@ impl Course {
     pub(crate) async fn open(second: Second) -> Self {
         let database = Server::from_env().await.unwrap().database().await.unwrap();
         let owner = database.connect().await.unwrap();
-        let url = database.url_as_login(&["symphony_executor", "symphony_readonly"]).await.unwrap();
+        let url = database.url_as_login(&["symphony_executor"]).await.unwrap();
         let writer_url = database.url_as_login(&["symphony_ingest"]).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         Self {

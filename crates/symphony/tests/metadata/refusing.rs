@@ -38,7 +38,7 @@ async fn a_relayer_with_metadata_says_why_it_does_not_start() {
     let database = server.database().await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let url = database.url_as_login(&["symphony_executor", "symphony_readonly"]).await.unwrap();
+    let url = database.url_as_login(&["symphony_executor"]).await.unwrap();
     let whole = orders(&url, STORE);
     let (ended, said) = says(&whole, folder, &["--check"]).await;
     assert_eq!(ended, 0, "{said}");
@@ -68,7 +68,7 @@ async fn a_relayer_with_metadata_says_why_it_does_not_start() {
     let other = server.empty_database().await.unwrap();
     let owner = other.connect().await.unwrap();
     owner.batch_execute(&script(&[Lane::Payment])).await.unwrap();
-    let url = other.url_as_login(&["symphony_executor", "symphony_readonly"]).await.unwrap();
+    let url = other.url_as_login(&["symphony_executor"]).await.unwrap();
     let missing = Orders { url, ..whole.clone() };
     let words = ["the metadata lane is not installed", "symphony install --lane metadata"];
     is_refused(&missing, folder, NO, &words).await;

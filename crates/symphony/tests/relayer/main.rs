@@ -8,6 +8,7 @@
 //! - [`crashing`], [`stalling`], [`pooling`]: proof 28, the database dies, falls silent, or is behind a pooler
 //! - [`doubting`], [`breaking`]: proof 29, the bank does not say, or is down
 //! - [`refusing`], [`answering`], [`logging`]: why it does not start, what it answers, what it writes
+//! - [`one_role`]: a login with symphony_executor alone runs every lane
 //! - [`spanning`]: which spans it draws, and that nothing waits for them; [`collector`] takes them
 //! - [`ruling`], [`alerting`]: the alerts and the dashboard that ship, as text and in a real run; [`tower`] has the Prometheus
 #![expect(
@@ -30,6 +31,7 @@ mod idling;
 mod killing;
 mod load;
 mod logging;
+mod one_role;
 mod pooling;
 mod refusing;
 mod relayer;

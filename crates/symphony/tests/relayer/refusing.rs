@@ -73,14 +73,12 @@ async fn a_relayer_says_why_it_does_not_start() {
     }
 
     // The login.
-    for (has, lacks) in [("symphony_executor", "symphony_readonly"), ("symphony_readonly", "symphony_executor")] {
-        let url = yard.database.url_as_login(&[has]).await.unwrap();
-        let short = with(&|orders| orders.url = url.clone());
-        is_refused(&yard, &short, NO, &[lacks, "let a DBA run: grant"]).await;
-    }
+    let url = yard.database.url_as_login(&["symphony_readonly"]).await.unwrap();
+    let short = with(&|orders| orders.url = url.clone());
+    is_refused(&yard, &short, NO, &["lacks a role: symphony_executor", "let a DBA run: grant"]).await;
     let url = yard.database.url_as_login(&[]).await.unwrap();
     let nobody = with(&|orders| orders.url = url.clone());
-    is_refused(&yard, &nobody, NO, &["symphony_executor, symphony_readonly", "let a DBA run: grant"]).await;
+    is_refused(&yard, &nobody, NO, &["lacks a role: symphony_executor", "let a DBA run: grant"]).await;
 
     // The schema.
     let drift = "alter table symphony.payment_outbox_pending add column surprise int";

@@ -41,7 +41,7 @@ impl Yard {
 
     /// The same on this database.
     pub(crate) async fn on(database: Database) -> Self {
-        let url = database.url_as_login(&["symphony_executor", "symphony_readonly"]).await.unwrap();
+        let url = database.url_as_login(&["symphony_executor"]).await.unwrap();
         let till_url = database.url_as_login(&["symphony_ingest"]).await.unwrap();
         let (place, folder) = (database.target(), tempfile::tempdir().unwrap());
         let (bank, committed) = (Bank::start(&[]).await, Committed::default());

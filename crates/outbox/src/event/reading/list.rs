@@ -101,13 +101,14 @@ pub async fn list(
     Ok(page)
 }
 
-/// The payload of an event; none where there is none of that number. For `symphony_readonly` and `symphony_auditor`.
+/// The payload of an event; none where there is none of that number. For `symphony_auditor`.
 ///
 /// # Errors
 ///
 /// See [`Fault`].
 pub async fn payload(client: &impl GenericClient, id: EventId) -> Result<Option<Payload>, Fault> {
     client.batch_execute(IS_OURS).await?;
-    let row = client.query_typed_opt(PAYLOAD, &[(&id.0, Type::INT8)]).await?;
+    let row = client.query_typed_opt(PAYLOAD, &[(&id.0, Type::INT8)]).await;
+    let row = row.map_err(|error| Fault::from(error).for_role("symphony_auditor"))?;
     row.map(|row| Ok(row.try_get::<_, Json<Payload>>(0)?.0)).transpose()
 }

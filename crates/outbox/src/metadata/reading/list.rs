@@ -127,12 +127,13 @@ pub async fn entry_of_entity(client: &impl GenericClient, id: EntryId) -> Result
     row.map(|row| Ok(row.try_get::<_, Json<_>>(0)?.0)).transpose()
 }
 
-/// What the second store is to hold; none where there is no entry of that id. For `symphony_readonly` and `symphony_auditor`.
+/// What the second store is to hold; none where there is no entry of that id. For `symphony_auditor`.
 ///
 /// # Errors
 ///
 /// See [`Fault`].
 pub async fn metadata(client: &impl GenericClient, id: EntryId) -> Result<Option<Payload>, Fault> {
-    let row = client.query_typed_one(METADATA, &[(&id.0, Type::UUID)]).await?;
+    let row = client.query_typed_one(METADATA, &[(&id.0, Type::UUID)]).await;
+    let row = row.map_err(|error| Fault::from(error).for_role("symphony_auditor"))?;
     Ok(row.try_get::<_, Option<Json<Payload>>>(0)?.map(|Json(metadata)| metadata))
 }

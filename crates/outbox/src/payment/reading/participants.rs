@@ -7,7 +7,7 @@ use tokio_postgres::types::Type;
 use crate::error::Fault;
 
 const PARTICIPANTS: &str = "\
-    select participant_id, instructions \
+    select participant_id \
     from symphony.payment_participants \
     where participant_id > $1 \
     order by participant_id \
@@ -19,8 +19,6 @@ const PARTICIPANTS: &str = "\
 pub struct Participant {
     /// Its name.
     pub participant_id: String,
-    /// How many outboxes it ever had: the number of the last one.
-    pub instructions: i64,
 }
 
 /// At most so many participants, by name, after this one.
@@ -35,11 +33,7 @@ pub async fn participants(
 ) -> Result<Vec<Participant>, Fault> {
     let at_most = i64::from(at_most);
     let rows = client.query_typed(PARTICIPANTS, &[(&after, Type::TEXT), (&at_most, Type::INT8)]).await?;
-    let participant = |row: &tokio_postgres::Row| {
-        Ok(Participant {
-            participant_id: row.try_get("participant_id")?,
-            instructions: row.try_get("instructions")?,
-        })
-    };
+    let participant =
+        |row: &tokio_postgres::Row| Ok(Participant { participant_id: row.try_get("participant_id")? });
     rows.iter().map(participant).collect()
 }

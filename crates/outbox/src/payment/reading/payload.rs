@@ -12,12 +12,13 @@ const PAYLOAD: &str = "\
     select payload from symphony.payment_outbox_attempts where outbox_id = $1 \
     limit 1";
 
-/// The payload of an outbox; none where there is none of that id. For `symphony_readonly` and `symphony_auditor`.
+/// The payload of an outbox; none where there is none of that id. For `symphony_auditor`.
 ///
 /// # Errors
 ///
 /// See [`Fault`].
 pub async fn payload(client: &impl GenericClient, outbox_id: OutboxId) -> Result<Option<Payload>, Fault> {
-    let row = client.query_typed_opt(PAYLOAD, &[(&outbox_id.0, Type::UUID)]).await?;
+    let row = client.query_typed_opt(PAYLOAD, &[(&outbox_id.0, Type::UUID)]).await;
+    let row = row.map_err(|error| Fault::from(error).for_role("symphony_auditor"))?;
     row.map(|row| Ok(row.try_get::<_, Json<Payload>>(0)?.0)).transpose()
 }

@@ -65,7 +65,7 @@ const LOOK: [&str; 11] = [
     "symphony.metadata_pulse",
     "symphony.search_metadata_entries",
 ];
-/// They show a payload, and so are not for people on duty.
+/// They show a payload, and so are for auditors alone.
 const SHOW: [&str; 1] = ["symphony.read_metadata"];
 const VIEWS: [&str; 14] = [
     "symphony.supervisor_outbox_status",
@@ -83,15 +83,27 @@ const VIEWS: [&str; 14] = [
     "symphony.metadata_outbox_status",
     "m10_recovery.outbox_status",
 ];
-/// What `symphony verify` reads, for relayers as well: each verifies before it starts.
-const MIGRATIONS: &str = "symphony.applied_migrations";
+/// What a relayer reads beside what it claims: policies, totals and schedules, and what `symphony verify` compares.
+const RELAYED: [&str; 7] = [
+    "symphony.applied_migrations",
+    "symphony.payment_rail_policies",
+    "symphony.schema_status",
+    "symphony.supervisor_outbox_status",
+    "symphony.metadata_outbox_status",
+    "m10_recovery.outbox_schedule",
+    "m10_recovery.outbox_status",
+];
 const READABLE: [&str; 4] = [
     "symphony.payment_outbox_pending",
     "symphony.payment_outbox_attempts",
     "m10_recovery.outbox",
     "m10_recovery.outbox_errors",
 ];
-/// Without payloads, so that people on duty may read it as well.
+/// For auditors alone.
+const PAYLOAD: &str = "payload";
+/// For nobody: whoever knows it can complete what another worker has claimed.
+const TOKEN: &str = "lease_token";
+/// Without payloads, so that operators may read it as well.
 const ERRORS: &str = "m10_recovery.outbox_errors";
 
 /// Every object that the table names, with its kind.
@@ -104,6 +116,7 @@ pub(super) fn objects() -> impl Iterator<Item = (&'static str, &'static str)> {
         .chain(of("function", &LOOK))
         .chain(of("function", &SHOW))
         .chain(of("view", &VIEWS))
+        .chain(of("view", &RELAYED))
         .chain(of("table", &READABLE))
         .chain([("schema", "symphony"), ("schema", "m10_recovery")])
 }
@@ -119,12 +132,28 @@ pub(super) fn allowed(role: Option<&str>, right: &Right) -> bool {
         ("function", "symphony_ingest") => ENQUEUE.contains(&object),
         ("function", "symphony_executor") => EXECUTE.contains(&object),
         ("function", "symphony_operator") => OPERATE.contains(&object) || LOOK.contains(&object),
-        ("function", "symphony_readonly" | "symphony_auditor") => LOOK.contains(&object) || SHOW.contains(&object),
+        ("function", "symphony_readonly") => LOOK.contains(&object),
+        ("function", "symphony_auditor") => LOOK.contains(&object) || SHOW.contains(&object),
+        ("view", "symphony_executor") => reads && RELAYED.contains(&object),
         ("view", "symphony_operator" | "symphony_readonly" | "symphony_auditor") => {
             reads && VIEWS.contains(&object)
         }
-        ("view", "symphony_executor") => reads && object == MIGRATIONS,
-        ("table", "symphony_readonly" | "symphony_auditor") => reads && READABLE.contains(&object),
+        ("table", "symphony_readonly" | "symphony_auditor") => {
+            // Where a column is kept back, all of them together are too.
+            let kept_back = |column: &str| match column {
+                TOKEN => true,
+                PAYLOAD => role == "symphony_readonly",
+                _ => false,
+            };
+            let whole = match object {
+                "symphony.payment_outbox_pending" => false,
+                "symphony.payment_outbox_attempts" | "m10_recovery.outbox" => role == "symphony_auditor",
+                _ => true,
+            };
+            reads
+                && READABLE.contains(&object)
+                && right.column.as_deref().map_or(whole, |column| !kept_back(column))
+        }
         ("table", "symphony_operator") => reads && object == ERRORS,
         _ => false,
     }

@@ -13,6 +13,8 @@ pub(super) struct Right {
     pub(super) object: String,
     /// The right, in the words of GRANT.
     pub(super) what: &'static str,
+    /// The column that it is on, if it is on one.
+    pub(super) column: Option<String>,
     /// Asks the catalogue whether the role `$1` has it.
     pub(super) question: String,
     /// Needs the right, and changes nothing that a rollback does not undo.
@@ -21,8 +23,8 @@ pub(super) struct Right {
     pub(super) impossible: &'static [&'static str],
 }
 
-/// Writing to a view that cannot be written to, truncating it, or referring to it.
-const NOT_FOR_VIEWS: [&str; 3] = ["55000", "42809", "0A000"];
+/// Writing to a view that cannot be written to, or to a column of one that is an identity, truncating it, or referring to it.
+const NOT_FOR_VIEWS: [&str; 4] = ["55000", "42809", "0A000", "428C9"];
 
 /// The schemas whose objects are tried.
 pub(super) const SCHEMAS: &str = "array['symphony', 'm10_recovery']::regnamespace[]";
@@ -48,6 +50,7 @@ fn of_the_schemas() -> Vec<Right> {
                 kind: "schema",
                 object: schema.into(),
                 what,
+                column: None,
                 question: format!("select has_schema_privilege($1, '{schema}', '{what}')"),
                 statement,
                 impossible: &[],
@@ -83,6 +86,7 @@ async fn relations(superuser: &Client, rights: &mut Vec<Right>) -> Result<(), Fa
                     kind: "sequence",
                     object: name.clone(),
                     what,
+                    column: None,
                     question: format!("select has_sequence_privilege($1, '{name}', '{what}')"),
                     statement: match what {
                         "USAGE" => format!("select nextval('{name}')"),
@@ -120,6 +124,7 @@ async fn relations(superuser: &Client, rights: &mut Vec<Right>) -> Result<(), Fa
                 kind: if view { "view" } else { "table" },
                 object: name.clone(),
                 what,
+                column: None,
                 question: format!("select has_table_privilege($1, '{name}', '{what}')"),
                 statement,
                 impossible: if view { &NOT_FOR_VIEWS } else { &[] },
@@ -147,6 +152,7 @@ async fn columns(superuser: &Client, rights: &mut Vec<Right>) -> Result<(), Fail
                 kind: if view { "view" } else { "table" },
                 object: name.clone(),
                 what,
+                column: Some(column.clone()),
                 question: format!("select has_column_privilege($1, '{name}', '{column}', '{privilege}')"),
                 statement,
                 impossible: if view { &NOT_FOR_VIEWS } else { &[] },
@@ -172,6 +178,7 @@ async fn functions(superuser: &Client, rights: &mut Vec<Right>) -> Result<(), Fa
             statement: format!("select {name}({arguments})"),
             object: name,
             what: "EXECUTE",
+            column: None,
             impossible: &[],
         });
     }
@@ -191,6 +198,7 @@ async fn types(superuser: &Client, rights: &mut Vec<Right>) -> Result<(), Failur
             statement: format!("create table planted (a {name})"),
             object: name,
             what: "USAGE",
+            column: None,
             impossible: &[],
         });
     }

@@ -7,7 +7,6 @@ use serde::Deserialize;
 use symphony_outbox::payment::reading;
 
 use super::row::Row;
-use super::time::number;
 use super::{Frame, Refusal, in_path, shown};
 use crate::console::Desk;
 use crate::console::api::Query;
@@ -22,7 +21,7 @@ const EACH: i32 = 100;
 struct ListPage {
     frame: Frame,
     after: String,
-    rows: Vec<(String, String, String)>,
+    rows: Vec<(String, String)>,
     next: Option<String>,
 }
 
@@ -58,7 +57,7 @@ pub(super) async fn list(
     let next = last.map(|last| format!("/participants?after={}", in_path(&last.participant_id)));
     let rows = found.into_iter().map(|one| {
         let path = format!("/participants/{}", in_path(&one.participant_id));
-        (path, one.participant_id, number(one.instructions, false))
+        (path, one.participant_id)
     });
     Ok(shown(&ListPage { frame: Frame::new(&desk, &visitor, "/participants"), rows: rows.collect(), after, next }))
 }
