@@ -1,4 +1,7 @@
 -- What each pending outbox is doing now, with its latest attempt beside it.
+--
+-- The counts and ages are those of supervisor_outbox_status, for the one row: over any choice of rows, sum() of the counts and max() of the ages
+-- are that choice's totals. A row is counted once: due and unleased, leased, with an expired lease, or none of these, which is scheduled.
 create or replace view symphony.outbox_operational_status as
 select p.outbox_id,
        p.instruction_id,
@@ -31,7 +34,15 @@ select p.outbox_id,
        a.rail_code as last_rail_code,
        a.error_code as last_error_code,
        a.error_message as last_error_message,
-       coalesce(a.error_code in (select u.error_code from symphony.unknown_outcome_codes u), false) as outcome_unknown
+       coalesce(a.error_code in (select u.error_code from symphony.unknown_outcome_codes u), false) as outcome_unknown,
+       (p.lease_token is null and p.next_attempt_at <= now())::int as due_unleased_count,
+       coalesce(p.lease_expires_at > now(), false)::int as leased_count,
+       coalesce(p.lease_expires_at <= now(), false)::int as expired_lease_count,
+       greatest(extract(epoch from now() - p.created_at), 0)::numeric(20, 3) as oldest_pending_age_seconds,
+       case
+         when p.lease_token is null then greatest(extract(epoch from now() - p.next_attempt_at), 0)
+         else 0
+       end::numeric(20, 3) as oldest_due_age_seconds
 from symphony.payment_outbox_pending p
 join symphony.payment_rails r on r.rail_type = p.rail_type
 left join lateral (
@@ -43,4 +54,4 @@ left join lateral (
 ) a on true;
 
 comment on view symphony.outbox_operational_status is
-  'A row per pending outbox: LEASED, LEASE_EXPIRED, PAUSED, WAITING behind an earlier sibling, SCHEDULED or DUE.';
+  'A row per pending outbox: LEASED, LEASE_EXPIRED, PAUSED, WAITING behind an earlier sibling, SCHEDULED or DUE. Its counts are 0 or 1 and its ages its own, so that they add up to supervisor_outbox_status.';

@@ -2,10 +2,11 @@
 create or replace view symphony.supervisor_outbox_status as
 with pending as (
   select p.rail_type,
-         count(*) filter (where p.lease_token is null and p.next_attempt_at <= now()) as due,
-         count(*) filter (where p.lease_expires_at > now()) as leased,
-         count(*) filter (where p.lease_expires_at <= now()) as expired,
-         count(*) filter (where p.lease_token is null and p.next_attempt_at > now()) as scheduled,
+         count(*) filter (where p.lease_token is null and p.next_attempt_at <= now()) as due_unleased_count,
+         count(*) filter (where p.lease_expires_at > now()) as leased_count,
+         count(*) filter (where p.lease_expires_at <= now()) as expired_lease_count,
+         count(*) filter (where p.lease_token is null and p.next_attempt_at > now()) as scheduled_count,
+         min(p.created_at) as oldest_created_at,
          min(p.next_attempt_at) filter (where p.lease_token is null and p.next_attempt_at <= now()) as oldest_due_at
   from symphony.payment_outbox_pending p
   group by p.rail_type
@@ -23,10 +24,11 @@ dead as (
 rails as (
   select r.rail_type,
          r.paused,
-         coalesce(p.due, 0) as due,
-         coalesce(p.leased, 0) as leased,
-         coalesce(p.expired, 0) as expired,
-         coalesce(p.scheduled, 0) as scheduled,
+         coalesce(p.due_unleased_count, 0) as due_unleased_count,
+         coalesce(p.leased_count, 0) as leased_count,
+         coalesce(p.expired_lease_count, 0) as expired_lease_count,
+         coalesce(p.scheduled_count, 0) as scheduled_count,
+         greatest(coalesce(extract(epoch from now() - p.oldest_created_at), 0), 0)::numeric(20, 3) as oldest_pending_age_seconds,
          coalesce(extract(epoch from now() - p.oldest_due_at), 0)::numeric(20, 3) as oldest_due_age_seconds,
          coalesce(d.dlq, 0) as dlq,
          coalesce(d.dlq_unknown, 0) as dlq_unknown
@@ -34,10 +36,11 @@ rails as (
   left join pending p on p.rail_type = r.rail_type
   left join dead d on d.rail_type = r.rail_type
 )
-select coalesce(sum(r.due), 0)::bigint as due,
-       coalesce(sum(r.leased), 0)::bigint as leased,
-       coalesce(sum(r.expired), 0)::bigint as expired,
-       coalesce(sum(r.scheduled), 0)::bigint as scheduled,
+select coalesce(sum(r.due_unleased_count), 0)::bigint as due_unleased_count,
+       coalesce(sum(r.leased_count), 0)::bigint as leased_count,
+       coalesce(sum(r.expired_lease_count), 0)::bigint as expired_lease_count,
+       coalesce(sum(r.scheduled_count), 0)::bigint as scheduled_count,
+       coalesce(max(r.oldest_pending_age_seconds), 0) as oldest_pending_age_seconds,
        coalesce(max(r.oldest_due_age_seconds), 0) as oldest_due_age_seconds,
        coalesce(sum(r.dlq), 0)::bigint as dlq,
        coalesce(sum(r.dlq_unknown), 0)::bigint as dlq_unknown,
@@ -45,4 +48,4 @@ select coalesce(sum(r.due), 0)::bigint as due,
 from rails r;
 
 comment on view symphony.supervisor_outbox_status is
-  'Totals over all rails, and in the column rails the same for each: due, leased, expired, scheduled, oldest due age, dead letters.';
+  'Totals over all rails, and in the column rails the same for each: due and unleased, leased, lease expired, scheduled, the age of the oldest pending row and of the oldest due row, dead letters.';

@@ -1,16 +1,17 @@
 -- Says how many entries are not published, without counting all of them.
 --
 -- Each is in one of five indexes, and each index is read from its front up to ten thousand: more then says that one of them has as many or more. Published
--- entries are never looked at.
+-- entries are never looked at. The ages are of the entries that are counted.
 -- Locks: nothing. Raises: nothing. For: symphony_operator, symphony_readonly, symphony_auditor.
 create or replace function symphony.metadata_backlog(
-  out due                    bigint,
-  out processing             bigint,
-  out stuck                  bigint,
-  out scheduled              bigint,
-  out dlq                    bigint,
-  out oldest_due_age_seconds float8,
-  out more                   boolean)
+  out due                        bigint,
+  out processing                 bigint,
+  out stuck                      bigint,
+  out scheduled                  bigint,
+  out dlq                        bigint,
+  out oldest_pending_age_seconds float8,
+  out oldest_due_age_seconds     float8,
+  out more                       boolean)
   language plpgsql
   stable
   security definer
@@ -28,9 +29,10 @@ begin
          c.stuck + e.seen,
          r.seen - r.due,
          d.seen,
+         greatest(coalesce(extract(epoch from now() - least(f.oldest, r.created, c.created, e.created)), 0), 0),
          greatest(coalesce(extract(epoch from now() - least(f.oldest, r.oldest, c.oldest + interval '5 minutes', e.oldest)), 0), 0),
          c_most in (f.seen, r.seen, c.seen, e.seen, d.seen)
-  into due, processing, stuck, scheduled, dlq, oldest_due_age_seconds, more
+  into due, processing, stuck, scheduled, dlq, oldest_pending_age_seconds, oldest_due_age_seconds, more
   from (
     select count(*) as seen, min(w.created_at) as oldest
     from (
@@ -44,9 +46,10 @@ begin
   cross join (
     select count(*) as seen,
            count(*) filter (where w.next_retry_at <= now()) as due,
-           min(w.next_retry_at) filter (where w.next_retry_at <= now()) as oldest
+           min(w.next_retry_at) filter (where w.next_retry_at <= now()) as oldest,
+           min(w.created_at) as created
     from (
-      select o.next_retry_at
+      select o.next_retry_at, o.created_at
       from metadata_outbox o
       where o.status = 'FAILED'
         and o.retry_count < o.max_retries
@@ -57,9 +60,10 @@ begin
   cross join (
     select count(*) as seen,
            count(*) filter (where w.processing_started_at < now() - interval '5 minutes') as stuck,
-           min(w.processing_started_at) filter (where w.processing_started_at < now() - interval '5 minutes') as oldest
+           min(w.processing_started_at) filter (where w.processing_started_at < now() - interval '5 minutes') as oldest,
+           min(w.created_at) as created
     from (
-      select o.processing_started_at
+      select o.processing_started_at, o.created_at
       from metadata_outbox o
       where o.status = 'PROCESSING'
       order by o.processing_started_at, o.id
@@ -67,9 +71,9 @@ begin
     ) w
   ) c
   cross join (
-    select count(*) as seen, min(w.updated_at) as oldest
+    select count(*) as seen, min(w.updated_at) as oldest, min(w.created_at) as created
     from (
-      select o.updated_at
+      select o.updated_at, o.created_at
       from metadata_outbox o
       where o.status = 'FAILED'
         and o.retry_count >= o.max_retries

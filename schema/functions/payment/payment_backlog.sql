@@ -2,7 +2,7 @@
 --
 -- Each rail is counted from the front of its claim order, where leases are, up to a cap that is shared by the rails: a rail at its cap has that many or
 -- more. Rows that claims have set aside, because an earlier sibling on an ordered rail is pending, are counted up to the same cap. The total is exact up to
--- twenty thousand; the estimate is what the server remembers of its last look at the table.
+-- twenty thousand; the ages are of the rows that are counted; the estimate is what the server remembers of its last look at the table.
 -- Locks: nothing. Raises: nothing. For: symphony_operator, symphony_readonly, symphony_auditor.
 create or replace function symphony.payment_backlog(
   out total       bigint,
@@ -27,6 +27,7 @@ begin
 
   with counted as (
     select r.rail_type, r.paused, r.ordered, r.max_in_flight, f.due, f.leased, f.expired, s.scheduled, k.parked,
+           greatest(coalesce(extract(epoch from now() - least(f.oldest_at, s.oldest_at, k.oldest_at)), 0), 0)::numeric(20, 3) as oldest_pending_age_seconds,
            coalesce(extract(epoch from now() - f.oldest_due_at), 0)::numeric(20, 3) as oldest_due_age_seconds,
            f.seen = rail_most as more_due,
            s.scheduled = rail_most as more_scheduled,
@@ -37,9 +38,10 @@ begin
              count(*) filter (where w.lease_token is null) as due,
              count(*) filter (where w.lease_expires_at > now()) as leased,
              count(*) filter (where w.lease_expires_at <= now()) as expired,
+             min(w.created_at) as oldest_at,
              min(w.next_attempt_at) filter (where w.lease_token is null) as oldest_due_at
       from (
-        select p.lease_token, p.lease_expires_at, p.next_attempt_at
+        select p.lease_token, p.lease_expires_at, p.next_attempt_at, p.created_at
         from payment_outbox_pending p
         where p.rail_type = r.rail_type
           and not p.parked
@@ -49,9 +51,9 @@ begin
       ) w
     ) f
     cross join lateral (
-      select count(*) as scheduled
+      select count(*) as scheduled, min(w.created_at) as oldest_at
       from (
-        select
+        select p.created_at
         from payment_outbox_pending p
         where p.rail_type = r.rail_type
           and not p.parked
@@ -61,9 +63,9 @@ begin
       ) w
     ) s
     cross join lateral (
-      select count(*) as parked
+      select count(*) as parked, min(w.created_at) as oldest_at
       from (
-        select
+        select p.created_at
         from payment_outbox_pending p
         where p.rail_type = r.rail_type
           and p.parked

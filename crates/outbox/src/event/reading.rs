@@ -1,7 +1,7 @@
 //! What people and dashboards may see. All of it but a payload can be printed and serialised.
 //!
 //! For a login with the role `symphony_readonly` or `symphony_auditor`; `symphony_operator` may read the totals and the
-//! errors.
+//! errors, `symphony_executor` the totals. A payload is for the auditor alone.
 
 mod backlog;
 mod list;
@@ -30,7 +30,8 @@ const IS_OURS: &str = "\
       end if; \
     end $$";
 const STATUS: &str = "\
-    select due, claimed, stuck, scheduled, oldest_due_age_seconds::float8, aggregate_types, by_aggregate_type \
+    select due, claimed, stuck, scheduled, oldest_pending_age_seconds::float8, oldest_due_age_seconds::float8, \
+           aggregate_types, by_aggregate_type \
     from m10_recovery.outbox_status";
 const EVENT: &str = "\
     select id, aggregate_type, aggregate_id, event_type, created_at, processed_at, retry_count, process_after, \
@@ -55,6 +56,8 @@ pub struct Status {
     pub stuck: i64,
     /// Events that failed and whose time has not come again.
     pub scheduled: i64,
+    /// How long ago the oldest unprocessed event was published, scheduled or not.
+    pub oldest_pending_age_seconds: f64,
     /// How long the event that could be claimed longest could be so.
     pub oldest_due_age_seconds: f64,
     /// How many aggregate types have such events.
@@ -76,6 +79,8 @@ pub struct TypeStatus {
     pub stuck: i64,
     /// Events that failed and whose time has not come again.
     pub scheduled: i64,
+    /// How long ago the oldest unprocessed event was published, scheduled or not.
+    pub oldest_pending_age_seconds: f64,
     /// How long the event that could be claimed longest could be so.
     pub oldest_due_age_seconds: f64,
 }
@@ -137,6 +142,7 @@ pub async fn status(client: &impl GenericClient) -> Result<Status, Fault> {
         claimed: row.try_get("claimed")?,
         stuck: row.try_get("stuck")?,
         scheduled: row.try_get("scheduled")?,
+        oldest_pending_age_seconds: row.try_get("oldest_pending_age_seconds")?,
         oldest_due_age_seconds: row.try_get("oldest_due_age_seconds")?,
         aggregate_types: row.try_get("aggregate_types")?,
         by_aggregate_type: row.try_get::<_, Json<_>>("by_aggregate_type")?.0,

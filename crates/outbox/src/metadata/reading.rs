@@ -1,7 +1,7 @@
 //! What people, dashboards and careful producers may see. All of it but the metadata itself can be printed and serialised.
 //!
 //! What an entity has is for every role but `symphony_auth`; the rest for `symphony_readonly`, `symphony_auditor` and
-//! `symphony_operator`; the metadata itself is not for the last.
+//! `symphony_operator`; the metadata itself is for the auditor alone, the totals for `symphony_executor` too.
 
 mod backlog;
 mod list;
@@ -29,7 +29,8 @@ const ENTRY: &str = "\
     where id = $1";
 // An age may be a float: it is read by gauges and people, and nobody adds it up.
 const STATUS: &str = "\
-    select due, processing, stuck, scheduled, dlq, oldest_due_age_seconds::float8, entity_types, by_entity_type \
+    select due, processing, stuck, scheduled, dlq, oldest_pending_age_seconds::float8, oldest_due_age_seconds::float8, \
+           entity_types, by_entity_type \
     from symphony.metadata_outbox_status";
 
 /// One entry as it is now.
@@ -72,6 +73,8 @@ pub struct Totals {
     pub scheduled: i64,
     /// Entries that were given up.
     pub dlq: i64,
+    /// How long ago the oldest entry that has not ended was created, scheduled or not.
+    pub oldest_pending_age_seconds: f64,
     /// How long the entry that could be taken longest could be so.
     pub oldest_due_age_seconds: f64,
     /// How many entity types have such entries.
@@ -95,6 +98,8 @@ pub struct TypeTotals {
     pub scheduled: i64,
     /// Entries that were given up.
     pub dlq: i64,
+    /// How long ago the oldest entry that has not ended was created, scheduled or not.
+    pub oldest_pending_age_seconds: f64,
     /// How long the entry that could be taken longest could be so.
     pub oldest_due_age_seconds: f64,
 }
@@ -145,6 +150,7 @@ pub async fn totals(client: &impl GenericClient) -> Result<Totals, Fault> {
         stuck: row.try_get("stuck")?,
         scheduled: row.try_get("scheduled")?,
         dlq: row.try_get("dlq")?,
+        oldest_pending_age_seconds: row.try_get("oldest_pending_age_seconds")?,
         oldest_due_age_seconds: row.try_get("oldest_due_age_seconds")?,
         entity_types: row.try_get("entity_types")?,
         by_entity_type: row.try_get::<_, Json<_>>("by_entity_type")?.0,

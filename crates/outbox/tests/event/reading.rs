@@ -7,6 +7,24 @@ use symphony_outbox::{BatchSize, event::Event};
 use crate::stage::{Stage, event};
 
 #[tokio::test]
+async fn an_event_that_waits_for_its_next_attempt_is_as_old_as_it_is_and_not_due() {
+    let stage = Stage::set().await;
+    let old = "insert into m10_recovery.outbox (aggregate_type, aggregate_id, event_type, payload, created_at, retry_count, process_after)
+               values ('order', 'old', 'placed', '{}', now() - interval '3 hours', 9, now() + interval '10 minutes')";
+    stage.root.batch_execute(old).await.unwrap();
+    let reader = stage.login("symphony_readonly").await;
+    let ages = "select oldest_pending_age_seconds::float8, oldest_due_age_seconds::float8 from m10_recovery.outbox_status";
+    let row = reader.query_one(ages, &[]).await.unwrap();
+    let (pending, due): (f64, f64) = (row.get(0), row.get(1));
+    assert!((10_800.0..11_100.0).contains(&pending) && due == 0.0, "{pending} {due}");
+    let backlog = reading::backlog(&reader).await.unwrap();
+    assert!(
+        backlog.oldest_pending_age_seconds >= 10_800.0 && backlog.oldest_due_age_seconds == 0.0,
+        "{backlog:?}"
+    );
+}
+
+#[tokio::test]
 async fn the_totals_tell_due_claimed_stuck_and_scheduled_apart_and_leave_out_what_is_processed() {
     let stage = Stage::set().await;
     for number in 1..=2 {
@@ -31,6 +49,7 @@ async fn the_totals_tell_due_claimed_stuck_and_scheduled_apart_and_leave_out_wha
         let status = reading::status(&stage.login(role).await).await.unwrap();
         assert_eq!((status.due, status.claimed, status.stuck, status.scheduled), (1, 1, 1, 1));
         assert!(status.oldest_due_age_seconds >= 90.0, "{status:?}");
+        assert!(status.oldest_pending_age_seconds < 90.0, "of the publishing, not of the schedule: {status:?}");
         let kinds: Vec<_> = status.by_aggregate_type.iter().map(|kind| kind.aggregate_type.as_str()).collect();
         assert_eq!((status.aggregate_types, kinds), (2, vec!["invoice", "order"]));
         assert_eq!((status.by_aggregate_type[0].due, status.by_aggregate_type[1].due), (1, 0));

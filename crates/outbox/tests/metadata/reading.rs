@@ -47,6 +47,28 @@ async fn no_reader_sees_metadata_or_tokens() {
 }
 
 #[tokio::test]
+async fn an_entry_that_waits_for_its_retry_is_as_old_as_it_is_and_not_due() {
+    let stage = Stage::set().await;
+    let old = "insert into symphony.metadata_outbox (id, entity_id, entity_type, metadata, max_retries, created_at, updated_at)
+               values (gen_random_uuid(), 'old', 'document', '{}', 5, now() - interval '3 hours', now())";
+    stage.root.batch_execute(old).await.unwrap();
+    let failed = "select symphony.mark_metadata_failed(c.id, c.claim_token, 'away') from symphony.claim_metadata_batch('w', 1) c";
+    stage.root.execute(failed, &[]).await.unwrap();
+    let later = "update symphony.metadata_outbox set next_retry_at = now() + interval '1 hour'";
+    stage.root.execute(later, &[]).await.unwrap();
+    let reader = stage.login("symphony_readonly").await;
+    let ages = "select oldest_pending_age_seconds::float8, oldest_due_age_seconds::float8 from symphony.metadata_outbox_status";
+    let row = reader.query_one(ages, &[]).await.unwrap();
+    let (pending, due): (f64, f64) = (row.get(0), row.get(1));
+    assert!((10_800.0..11_100.0).contains(&pending) && due == 0.0, "{pending} {due}");
+    let backlog = reading::backlog(&reader).await.unwrap();
+    assert!(
+        backlog.oldest_pending_age_seconds >= 10_800.0 && backlog.oldest_due_age_seconds == 0.0,
+        "{backlog:?}"
+    );
+}
+
+#[tokio::test]
 async fn the_totals_tell_what_is_due_processing_stuck_scheduled_and_dead() {
     let stage = Stage::set().await;
     // Published, and so not looked at.

@@ -23,14 +23,77 @@ async fn the_totals_count_each_row_where_it_stands() {
     stage.enqueue(5).await;
 
     let status = reading::status(&readonly).await.unwrap();
-    assert_eq!((status.due, status.leased, status.expired, status.scheduled), (1, 1, 0, 1));
+    let counts =
+        (status.due_unleased_count, status.leased_count, status.expired_lease_count, status.scheduled_count);
+    assert_eq!(counts, (1, 1, 0, 1));
     assert_eq!((status.dlq, status.dlq_unknown), (2, 1));
     assert!(status.oldest_due_age_seconds >= 0.0);
     assert_eq!(status.rails.len(), 1);
-    assert_eq!((status.rails[0].rail_type.as_str(), status.rails[0].due, status.rails[0].dlq), (RAIL, 1, 2));
+    let rail = &status.rails[0];
+    assert_eq!((rail.rail_type.as_str(), rail.due_unleased_count, rail.dlq), (RAIL, 1, 2));
 
     stage.let_leases_expire().await;
-    assert_eq!(reading::status(&readonly).await.unwrap().expired, 1);
+    assert_eq!(reading::status(&readonly).await.unwrap().expired_lease_count, 1);
+}
+
+#[tokio::test]
+async fn a_payment_in_backoff_for_hours_is_as_old_as_it_is_and_not_due() {
+    let stage = Stage::set().await;
+    let readonly = stage.login("symphony_readonly").await;
+    stage.enqueue(1).await;
+    stage
+        .root
+        .batch_execute(
+            "insert into symphony.payment_outbox_pending
+               (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at, created_at)
+             select gen_random_uuid(), 'old', 'old', 1, 'old', rail_type, '{}', now() + interval '1 hour', now() - interval '3 hours'
+             from symphony.payment_rails;
+             update symphony.payment_outbox_pending set next_attempt_at = now() - interval '1 minute' where instruction_id <> 'old'",
+        )
+        .await
+        .unwrap();
+    let ages = "select oldest_pending_age_seconds::float8, oldest_due_age_seconds::float8 from symphony.supervisor_outbox_status";
+    let row = readonly.query_one(ages, &[]).await.unwrap();
+    let (pending, due): (f64, f64) = (row.get(0), row.get(1));
+    assert!((10_800.0..11_100.0).contains(&pending) && (60.0..360.0).contains(&due), "{pending} {due}");
+    let rail = reading::backlog(&readonly).await.unwrap().rails.remove(0);
+    assert!(rail.oldest_pending_age_seconds >= 10_800.0 && rail.oldest_due_age_seconds < 360.0, "{rail:?}");
+}
+
+#[tokio::test]
+async fn the_counts_and_ages_of_single_rows_add_up_to_the_totals() {
+    let stage = Stage::set().await;
+    for number in 1..=6 {
+        stage.enqueue(number).await;
+    }
+    let claimed = stage.claim().await;
+    complete(&stage.root, &worker(), &completion(&claimed[0], retryable(None))).await.unwrap();
+    stage
+        .root
+        .execute(
+            "update symphony.payment_outbox_pending set lease_expires_at = now() where outbox_id = any ($1)",
+            &[&vec![claimed[1].outbox_id.0, claimed[2].outbox_id.0]],
+        )
+        .await
+        .unwrap();
+    stage.enqueue(7).await;
+    for role in ["symphony_readonly", "symphony_auditor", "symphony_operator"] {
+        let row = stage
+            .login(role)
+            .await
+            .query_one(
+                "select (select (s.due_unleased_count, s.leased_count, s.expired_lease_count, s.oldest_pending_age_seconds, s.oldest_due_age_seconds)::text
+                         from symphony.supervisor_outbox_status s),
+                        (select (sum(o.due_unleased_count), sum(o.leased_count), sum(o.expired_lease_count), max(o.oldest_pending_age_seconds), max(o.oldest_due_age_seconds))::text
+                         from symphony.outbox_operational_status o),
+                        (select (s.due_unleased_count, s.leased_count, s.expired_lease_count)::text from symphony.supervisor_outbox_status s)",
+                &[],
+            )
+            .await
+            .unwrap();
+        let [totals, sums, counts]: [String; 3] = [row.get(0), row.get(1), row.get(2)];
+        assert_eq!((totals.as_str(), counts.as_str()), (sums.as_str(), "(1,3,2)"));
+    }
 }
 
 #[tokio::test]

@@ -189,7 +189,8 @@ async fn statuses(owner: &mut Caller, names: &mut Names, state: &State) -> Resul
     });
     same("the status of each", found, expected.collect())?;
 
-    let sql = "select micros(now()), due, leased, expired, scheduled from symphony.supervisor_outbox_status";
+    let sql = "select micros(now()), due_unleased_count, leased_count, expired_lease_count, scheduled_count
+               from symphony.supervisor_outbox_status";
     let rows = owner.rows(sql, &[]).await?;
     let now: Micros = rows[0].get(0);
     let count = |counted: &dyn Fn(&Outbox) -> bool| {

@@ -35,7 +35,9 @@ struct Row {
     labels: String,
     pending: i64,
     due: i64,
+    /// Of any row, scheduled or not.
     oldest: f64,
+    oldest_due: f64,
     stuck: i64,
     /// None where nothing ever ends as dead.
     dead: Option<i64>,
@@ -111,10 +113,11 @@ fn of_rail(rail: &RailStatus) -> Row {
     let name = rail.rail_type.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     Row {
         labels: format!("lane=\"payment\",rail=\"{name}\""),
-        pending: rail.due + rail.leased + rail.expired + rail.scheduled,
-        due: rail.due,
-        oldest: rail.oldest_due_age_seconds,
-        stuck: rail.expired,
+        pending: rail.due_unleased_count + rail.leased_count + rail.expired_lease_count + rail.scheduled_count,
+        due: rail.due_unleased_count,
+        oldest: rail.oldest_pending_age_seconds,
+        oldest_due: rail.oldest_due_age_seconds,
+        stuck: rail.expired_lease_count,
         dead: Some(rail.dlq),
         unknown: Some(rail.dlq_unknown),
     }
@@ -125,7 +128,8 @@ fn of_events(status: &event::reading::Status) -> Row {
         labels: "lane=\"event\"".to_owned(),
         pending: status.due + status.claimed + status.stuck + status.scheduled,
         due: status.due,
-        oldest: status.oldest_due_age_seconds,
+        oldest: status.oldest_pending_age_seconds,
+        oldest_due: status.oldest_due_age_seconds,
         stuck: status.stuck,
         dead: None,
         unknown: None,
@@ -137,7 +141,8 @@ fn of_metadata(totals: &metadata::reading::Totals) -> Row {
         labels: "lane=\"metadata\"".to_owned(),
         pending: totals.due + totals.processing + totals.stuck + totals.scheduled,
         due: totals.due,
-        oldest: totals.oldest_due_age_seconds,
+        oldest: totals.oldest_pending_age_seconds,
+        oldest_due: totals.oldest_due_age_seconds,
         stuck: totals.stuck,
         dead: Some(totals.dlq),
         unknown: None,
@@ -148,11 +153,14 @@ fn of_metadata(totals: &metadata::reading::Totals) -> Row {
 type Gauge = (&'static str, &'static str, fn(&Row) -> Option<String>);
 
 fn written(rows: &[Row], clock_offset: f64) -> String {
-    let gauges: [Gauge; 6] = [
+    let gauges: [Gauge; 7] = [
         ("outbox_pending_depth", "Rows that have not ended", |row| Some(row.pending.to_string())),
         ("outbox_due", "Rows that may be claimed now", |row| Some(row.due.to_string())),
-        ("oldest_pending_age_seconds", "How long the oldest due row has waited", |row| {
+        ("oldest_pending_age_seconds", "Age of the oldest row that has not ended, scheduled or not", |row| {
             Some(row.oldest.to_string())
+        }),
+        ("oldest_due_age_seconds", "How long the oldest due row has waited", |row| {
+            Some(row.oldest_due.to_string())
         }),
         ("stuck_dispatching_count", "Rows whose lease expired", |row| Some(row.stuck.to_string())),
         ("dlq_depth", "Dead letters", |row| row.dead.map(|dead| dead.to_string())),

@@ -61,7 +61,7 @@ async fn it_is_there_from_the_first_line_until_a_demo_that_is_kept_is_told_to_en
     let url = line.trim().strip_prefix("export DATABASE_URL=").unwrap().to_owned();
     symphony(&url, &["verify"]).exits(0);
     let status = symphony(&url, &["status", "--json"]).exits(0).json();
-    assert_eq!((&status["due"], &status["leased"]), (&0.into(), &0.into()));
+    assert_eq!((&status["due_unleased_count"], &status["leased_count"]), (&0.into(), &0.into()));
     // What is enqueued now is paid as well.
     let payment = r#"{"amount": "12.50", "currency": "EUR", "destination": {"iban": "DE02120300000000202051"}}"#;
     let order = ["enqueue", "--instruction", "late-1", "--participant", "merchant-1", "--rail", "sepa"];

@@ -73,7 +73,7 @@ async fn a_payment_is_told_from_its_enqueue_to_its_redrive() {
     ];
     let enqueued = symphony(&till, &enqueue).exits(0).json();
     let outbox = enqueued["outbox_id"].as_str().unwrap().to_owned();
-    assert_eq!(symphony(&reader, &["status", "--json"]).exits(0).json()["due"], 1);
+    assert_eq!(symphony(&reader, &["status", "--json"]).exits(0).json()["due_unleased_count"], 1);
 
     let failed = Outcome::Failed { reason: reason(OUTCOME_UNKNOWN), rail: RailAnswer::default() };
     assert_eq!(work(&database, failed).await, outbox);
@@ -221,7 +221,7 @@ async fn the_status_tells_of_every_lane_that_is_installed_and_of_no_other() {
     let reader = database.url_as_login(&["symphony_readonly"]).await.unwrap();
     let seen = symphony(&reader, &["status", "--json"]).exits(0).json();
     assert_eq!(
-        (&seen["due"], &seen["events"]["due"], &seen["metadata"]["due"]),
+        (&seen["due_unleased_count"], &seen["events"]["due"], &seen["metadata"]["due"]),
         (&json!(0), &json!(1), &json!(1))
     );
     let text = symphony(&reader, &["status"]).exits(0).stdout;
@@ -233,7 +233,10 @@ async fn the_status_tells_of_every_lane_that_is_installed_and_of_no_other() {
     let database = server.empty_database().await.unwrap();
     symphony(&database.url(), &["install", "--lane", "event"]).exits(0);
     let seen = symphony(&database.url(), &["status", "--json"]).exits(0).json();
-    assert_eq!((seen.get("due"), &seen["events"]["due"], seen.get("metadata")), (None, &json!(0), None));
+    assert_eq!(
+        (seen.get("due_unleased_count"), &seen["events"]["due"], seen.get("metadata")),
+        (None, &json!(0), None)
+    );
     database.close().await.unwrap();
 }
 
@@ -253,7 +256,8 @@ async fn who_watches_sees_each_change_and_goes_on_when_the_database_was_away() {
     let watching = watching.env("DATABASE_URL", network.url()).start().unwrap();
     let due = async |count: i64| {
         // A document is a line.
-        let is_so = |line: &str| serde_json::from_str::<Value>(line).is_ok_and(|seen| seen["due"] == count);
+        let is_so =
+            |line: &str| serde_json::from_str::<Value>(line).is_ok_and(|seen| seen["due_unleased_count"] == count);
         let line = watching.wait_for_line(is_so, BOUND).await.unwrap();
         let seen: Value = serde_json::from_str(&line).unwrap();
         assert!(seen["at"].is_string() && seen["rails"][0]["rail_type"] == "sepa", "{line}");

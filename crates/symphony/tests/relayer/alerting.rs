@@ -56,13 +56,17 @@ async fn neglect(yard: &Yard) {
     let operator = yard.database.connect_as("symphony_operator").await.unwrap();
     operator.execute("select symphony.pause_payment_rail($1, 'yard', 'a test')", &[&PAUSED]).await.unwrap();
     yard.expire_leases().await;
-    let age = "update symphony.payment_outbox_pending set next_attempt_at = next_attempt_at - interval '1 hour'";
+    // One hour late, and enqueued long before that, which nobody but the owner can pretend.
+    let age = "alter table symphony.payment_outbox_pending disable trigger pending_keeps_its_identity;
+               update symphony.payment_outbox_pending
+               set next_attempt_at = next_attempt_at - interval '1 hour', created_at = created_at - interval '7 hours';
+               alter table symphony.payment_outbox_pending enable always trigger pending_keeps_its_identity";
     yard.owner().await.batch_execute(age).await.unwrap();
 }
 
 /// A login for which the clock of the database is an hour ahead: before PostgreSQL's own on its path stands another.
 async fn url_with_an_odd_clock(yard: &Yard) -> String {
-    let url = yard.database.url_as_login(&["symphony_executor", "symphony_readonly"]).await.unwrap();
+    let url = yard.database.url_as_login(&["symphony_executor"]).await.unwrap();
     let login = url.strip_prefix("postgres://").unwrap().split([':', '@']).next().unwrap().to_owned();
     let odd = format!(
         "create schema odd; grant usage on schema odd to public;
@@ -175,6 +179,7 @@ async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the
         ("SymphonyDatabaseClockOdd", "instance", &lonely_place),
         ("SymphonyWorkWaits", "rail", PAUSED),
         ("SymphonyWorkWaitsLong", "rail", PAUSED),
+        ("SymphonyWorkUnfinished", "rail", PAUSED),
         ("SymphonyLeasesStuck", "rail", PAUSED),
         ("SymphonyRetriesRise", "rail", RAIL),
         ("SymphonyBreakerOpen", "rail", DEAD),

@@ -8,9 +8,10 @@ use crate::load::instruction;
 use crate::yard::{RAIL, Yard};
 
 /// The names that dashboards and alerts are built on.
-const METRICS: [&str; 12] = [
+const METRICS: [&str; 13] = [
     "outbox_pending_depth",
     "oldest_pending_age_seconds",
+    "oldest_due_age_seconds",
     "notify_wakeups_total",
     "claim_batches_total",
     "dispatch_latency_seconds_bucket",

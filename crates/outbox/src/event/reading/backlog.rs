@@ -10,6 +10,8 @@ use crate::error::Fault;
 /// read from its end up to the same bound.
 pub const BACKLOG: &str = "\
     select f.due + r.due as due, r.scheduled, c.claimed, c.stuck, \
+           greatest(coalesce(extract(epoch from now() - least(f.oldest, r.created, c.created)), 0), 0)::float8 \
+             as oldest_pending_age_seconds, \
            coalesce(extract(epoch from now() - least(f.oldest, r.oldest)), 0)::float8 as oldest_due_age_seconds, \
            f.seen = 10000 or r.seen = 10000 or c.seen = 10000 as more \
     from (select count(*) as seen, count(*) as due, min(w.created_at) as oldest \
@@ -18,13 +20,14 @@ pub const BACKLOG: &str = "\
                 order by o.id limit 10000) w) f \
     cross join (select count(*) as seen, count(*) filter (where w.process_after <= now()) as due, \
                        count(*) filter (where w.process_after > now()) as scheduled, \
-                       min(w.process_after) filter (where w.process_after <= now()) as oldest \
-                from (select o.process_after from m10_recovery.outbox o \
+                       min(w.process_after) filter (where w.process_after <= now()) as oldest, min(w.created_at) as created \
+                from (select o.process_after, o.created_at from m10_recovery.outbox o \
                       where o.processed_at is null and o.claimed_at is null and o.process_after is not null \
                       order by o.process_after, o.id limit 10000) w) r \
     cross join (select count(*) as seen, count(*) filter (where w.claimed_at >= now() - interval '5 minutes') as claimed, \
-                       count(*) filter (where w.claimed_at < now() - interval '5 minutes') as stuck \
-                from (select o.claimed_at from m10_recovery.outbox o \
+                       count(*) filter (where w.claimed_at < now() - interval '5 minutes') as stuck, \
+                       min(w.created_at) as created \
+                from (select o.claimed_at, o.created_at from m10_recovery.outbox o \
                       where o.processed_at is null and o.claimed_at is not null \
                       order by o.claimed_at, o.id limit 10000) w) c";
 
@@ -40,6 +43,8 @@ pub struct EventBacklog {
     pub stuck: i64,
     /// Events that failed and whose time has not come again.
     pub scheduled: i64,
+    /// How long ago the oldest event of those counted was published, scheduled or not.
+    pub oldest_pending_age_seconds: f64,
     /// How long the oldest due event has waited.
     pub oldest_due_age_seconds: f64,
     /// Whether there may be more: ten thousand are counted of what is fresh, of what failed before, and of what is claimed.
@@ -59,6 +64,7 @@ pub async fn backlog(client: &impl GenericClient) -> Result<EventBacklog, Fault>
         claimed: row.try_get("claimed")?,
         stuck: row.try_get("stuck")?,
         scheduled: row.try_get("scheduled")?,
+        oldest_pending_age_seconds: row.try_get("oldest_pending_age_seconds")?,
         oldest_due_age_seconds: row.try_get("oldest_due_age_seconds")?,
         more: row.try_get("more")?,
     })

@@ -7,7 +7,7 @@ use crate::error::Fault;
 use crate::pulse::LanePulse;
 
 const BACKLOG: &str = "\
-    select due, processing, stuck, scheduled, dlq, oldest_due_age_seconds, more \
+    select due, processing, stuck, scheduled, dlq, oldest_pending_age_seconds, oldest_due_age_seconds, more \
     from symphony.metadata_backlog()";
 const PULSE: &str = "\
     select done, failed, span_seconds, took_p50_ms, took_p95_ms, took_p99_ms, total_p50_ms, total_p95_ms \
@@ -27,6 +27,8 @@ pub struct MetadataBacklog {
     pub scheduled: i64,
     /// Entries that were given up.
     pub dlq: i64,
+    /// How long ago the oldest entry that has not ended was created, scheduled or not.
+    pub oldest_pending_age_seconds: f64,
     /// How long the entry that could be taken longest could be so.
     pub oldest_due_age_seconds: f64,
     /// Whether there may be more: ten thousand are counted of each kind.
@@ -46,6 +48,7 @@ pub async fn backlog(client: &impl GenericClient) -> Result<MetadataBacklog, Fau
         stuck: row.try_get("stuck")?,
         scheduled: row.try_get("scheduled")?,
         dlq: row.try_get("dlq")?,
+        oldest_pending_age_seconds: row.try_get("oldest_pending_age_seconds")?,
         oldest_due_age_seconds: row.try_get("oldest_due_age_seconds")?,
         more: row.try_get("more")?,
     })

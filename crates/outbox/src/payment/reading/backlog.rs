@@ -46,6 +46,8 @@ pub struct RailBacklog {
     pub scheduled: i64,
     /// Outboxes that claims have set aside, because an earlier instruction of the same participant is pending on this ordered rail.
     pub parked: i64,
+    /// How long ago the oldest outbox of those counted was enqueued, scheduled or not.
+    pub oldest_pending_age_seconds: f64,
     /// How long the oldest due outbox has waited.
     pub oldest_due_age_seconds: f64,
     /// Whether there may be more that are due, leased or expired than were counted.

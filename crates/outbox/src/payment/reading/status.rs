@@ -11,7 +11,8 @@ use crate::{OutboxId, WorkerId};
 
 // An age may be a float: it is read by gauges and people, and nobody adds it up.
 const STATUS: &str = "\
-    select due, leased, expired, scheduled, oldest_due_age_seconds::float8, dlq, dlq_unknown, rails \
+    select due_unleased_count, leased_count, expired_lease_count, scheduled_count, oldest_pending_age_seconds::float8, \
+           oldest_due_age_seconds::float8, dlq, dlq_unknown, rails \
     from symphony.supervisor_outbox_status";
 
 const PENDING: &str = "\
@@ -26,13 +27,15 @@ const PENDING: &str = "\
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Status {
     /// Rows that may be claimed now, but for pauses, caps and order.
-    pub due: i64,
+    pub due_unleased_count: i64,
     /// Rows under a live lease.
-    pub leased: i64,
-    /// Rows whose lease ran out.
-    pub expired: i64,
+    pub leased_count: i64,
+    /// Rows whose lease has expired.
+    pub expired_lease_count: i64,
     /// Rows whose time has not come.
-    pub scheduled: i64,
+    pub scheduled_count: i64,
+    /// How long ago the oldest pending row was enqueued, scheduled or not.
+    pub oldest_pending_age_seconds: f64,
     /// How long the oldest due row has waited.
     pub oldest_due_age_seconds: f64,
     /// Dead letters.
@@ -51,13 +54,15 @@ pub struct RailStatus {
     /// Whether claims pass it by.
     pub paused: bool,
     /// Rows that may be claimed now, but for pauses, caps and order.
-    pub due: i64,
+    pub due_unleased_count: i64,
     /// Rows under a live lease.
-    pub leased: i64,
-    /// Rows whose lease ran out.
-    pub expired: i64,
+    pub leased_count: i64,
+    /// Rows whose lease has expired.
+    pub expired_lease_count: i64,
     /// Rows whose time has not come.
-    pub scheduled: i64,
+    pub scheduled_count: i64,
+    /// How long ago the oldest pending row was enqueued, scheduled or not.
+    pub oldest_pending_age_seconds: f64,
     /// How long the oldest due row has waited.
     pub oldest_due_age_seconds: f64,
     /// Dead letters.
@@ -121,10 +126,11 @@ pub struct Pending {
 pub async fn status(client: &impl GenericClient) -> Result<Status, Fault> {
     let row = client.query_typed_one(STATUS, &[]).await?;
     Ok(Status {
-        due: row.try_get("due")?,
-        leased: row.try_get("leased")?,
-        expired: row.try_get("expired")?,
-        scheduled: row.try_get("scheduled")?,
+        due_unleased_count: row.try_get("due_unleased_count")?,
+        leased_count: row.try_get("leased_count")?,
+        expired_lease_count: row.try_get("expired_lease_count")?,
+        scheduled_count: row.try_get("scheduled_count")?,
+        oldest_pending_age_seconds: row.try_get("oldest_pending_age_seconds")?,
         oldest_due_age_seconds: row.try_get("oldest_due_age_seconds")?,
         dlq: row.try_get("dlq")?,
         dlq_unknown: row.try_get("dlq_unknown")?,

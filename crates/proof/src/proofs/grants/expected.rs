@@ -77,7 +77,7 @@ const VIEWS: [&str; 14] = [
     "symphony.payment_outboxes",
     "symphony.payment_participants",
     "symphony.schema_status",
-    MIGRATIONS,
+    "symphony.applied_migrations",
     "symphony.unknown_outcome_codes",
     "symphony.metadata_outbox_entries",
     "symphony.metadata_outbox_status",

@@ -48,16 +48,18 @@ impl Lanes {
 }
 
 fn payments(status: &payment::reading::Status) -> String {
-    let heading = ["rail", "due", "leased", "expired", "scheduled", "oldest due", "dead", "unknown", "paused"];
+    let heading =
+        ["rail", "due", "leased", "expired", "scheduled", "oldest due", "oldest", "dead", "unknown", "paused"];
     let mut table = Table::new(heading);
     for rail in &status.rails {
         table.push([
             rail.rail_type.clone(),
-            rail.due.to_string(),
-            rail.leased.to_string(),
-            rail.expired.to_string(),
-            rail.scheduled.to_string(),
+            rail.due_unleased_count.to_string(),
+            rail.leased_count.to_string(),
+            rail.expired_lease_count.to_string(),
+            rail.scheduled_count.to_string(),
             age(rail.oldest_due_age_seconds),
+            age(rail.oldest_pending_age_seconds),
             rail.dlq.to_string(),
             rail.dlq_unknown.to_string(),
             if rail.paused { "paused".to_owned() } else { "no".to_owned() },
@@ -65,11 +67,12 @@ fn payments(status: &payment::reading::Status) -> String {
     }
     table.push([
         "all payments".to_owned(),
-        status.due.to_string(),
-        status.leased.to_string(),
-        status.expired.to_string(),
-        status.scheduled.to_string(),
+        status.due_unleased_count.to_string(),
+        status.leased_count.to_string(),
+        status.expired_lease_count.to_string(),
+        status.scheduled_count.to_string(),
         age(status.oldest_due_age_seconds),
+        age(status.oldest_pending_age_seconds),
         status.dlq.to_string(),
         status.dlq_unknown.to_string(),
         status.rails.iter().filter(|rail| rail.paused).count().to_string(),
@@ -84,7 +87,7 @@ fn payments(status: &payment::reading::Status) -> String {
 }
 
 fn events(status: &event::reading::Status) -> String {
-    let mut table = Table::new(["aggregate type", "due", "claimed", "stuck", "scheduled", "oldest due"]);
+    let mut table = Table::new(["aggregate type", "due", "claimed", "stuck", "scheduled", "oldest due", "oldest"]);
     for kind in &status.by_aggregate_type {
         table.push([
             kind.aggregate_type.clone(),
@@ -93,6 +96,7 @@ fn events(status: &event::reading::Status) -> String {
             kind.stuck.to_string(),
             kind.scheduled.to_string(),
             age(kind.oldest_due_age_seconds),
+            age(kind.oldest_pending_age_seconds),
         ]);
     }
     table.push([
@@ -102,12 +106,14 @@ fn events(status: &event::reading::Status) -> String {
         status.stuck.to_string(),
         status.scheduled.to_string(),
         age(status.oldest_due_age_seconds),
+        age(status.oldest_pending_age_seconds),
     ]);
     table.render()
 }
 
 fn entries(totals: &metadata::reading::Totals) -> String {
-    let mut table = Table::new(["entity type", "due", "processing", "stuck", "scheduled", "oldest due", "dead"]);
+    let mut table =
+        Table::new(["entity type", "due", "processing", "stuck", "scheduled", "oldest due", "oldest", "dead"]);
     for kind in &totals.by_entity_type {
         table.push([
             kind.entity_type.clone(),
@@ -116,6 +122,7 @@ fn entries(totals: &metadata::reading::Totals) -> String {
             kind.stuck.to_string(),
             kind.scheduled.to_string(),
             age(kind.oldest_due_age_seconds),
+            age(kind.oldest_pending_age_seconds),
             kind.dlq.to_string(),
         ]);
     }
@@ -126,6 +133,7 @@ fn entries(totals: &metadata::reading::Totals) -> String {
         totals.stuck.to_string(),
         totals.scheduled.to_string(),
         age(totals.oldest_due_age_seconds),
+        age(totals.oldest_pending_age_seconds),
         totals.dlq.to_string(),
     ]);
     table.render()

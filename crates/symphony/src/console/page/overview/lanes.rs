@@ -17,6 +17,7 @@ pub(super) struct Lane {
     pub(super) stuck: String,
     pub(super) scheduled: String,
     pub(super) oldest: String,
+    pub(super) oldest_pending: String,
     pub(super) dead: String,
     pub(super) rate: String,
     pub(super) done: String,
@@ -42,6 +43,7 @@ pub(super) fn of(overview: &api::Overview) -> Vec<Lane> {
             stuck: sum(|rail| rail.expired, |_| false),
             scheduled: sum(|rail| rail.scheduled, |rail| rail.more_scheduled),
             oldest: seconds(oldest(rails)),
+            oldest_pending: seconds(oldest_pending(rails)),
             dead: number(dead.known + dead.unknown, dead.more),
             ..lately(&lane.pulse.lane)
         }
@@ -56,6 +58,7 @@ pub(super) fn of(overview: &api::Overview) -> Vec<Lane> {
             stuck: number(backlog.stuck, backlog.more),
             scheduled: number(backlog.scheduled, backlog.more),
             oldest: seconds(backlog.oldest_due_age_seconds),
+            oldest_pending: seconds(backlog.oldest_pending_age_seconds),
             dead: "–".to_owned(),
             failed: "–".to_owned(),
             ..lately(&lane.pulse)
@@ -71,6 +74,7 @@ pub(super) fn of(overview: &api::Overview) -> Vec<Lane> {
             stuck: number(backlog.stuck, backlog.more),
             scheduled: number(backlog.scheduled, backlog.more),
             oldest: seconds(backlog.oldest_due_age_seconds),
+            oldest_pending: seconds(backlog.oldest_pending_age_seconds),
             dead: number(backlog.dlq, backlog.more),
             ..lately(&lane.pulse)
         }
@@ -81,6 +85,11 @@ pub(super) fn of(overview: &api::Overview) -> Vec<Lane> {
 /// How long the oldest due payment has waited, on any rail.
 pub(super) fn oldest(rails: &[RailBacklog]) -> f64 {
     rails.iter().map(|rail| rail.oldest_due_age_seconds).fold(0.0, f64::max)
+}
+
+/// How long ago the oldest pending payment was enqueued, on any rail, scheduled or not.
+fn oldest_pending(rails: &[RailBacklog]) -> f64 {
+    rails.iter().map(|rail| rail.oldest_pending_age_seconds).fold(0.0, f64::max)
 }
 
 /// What a lane did lately; what it has to do is for whoever knows.
@@ -94,6 +103,7 @@ fn lately(pulse: &LanePulse) -> Lane {
         stuck: String::new(),
         scheduled: String::new(),
         oldest: String::new(),
+        oldest_pending: String::new(),
         dead: String::new(),
         rate: format!("{:.1}", pulse.rate()),
         done: number(pulse.done, false),
