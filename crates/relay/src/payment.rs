@@ -124,6 +124,7 @@ impl PaymentLane {
         let answer = timeout(limit, rail.dispatch(&payment)).await.unwrap_or_else(|_| Answer::Unknown {
             message: format!("no answer within {limit:?}"),
             rail: RailAnswer::default(),
+            row_only: false,
         });
         sending::outcome(answer, standing)
     }

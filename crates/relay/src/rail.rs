@@ -62,6 +62,8 @@ pub enum Answer {
         message: String,
         /// What the rail said.
         rail: RailAnswer,
+        /// Whether the rail rejected this request for what it is, such as its size. The rail works: other payments go on.
+        row_only: bool,
     },
 }
 

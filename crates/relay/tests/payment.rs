@@ -37,7 +37,7 @@ impl Rail for Mute {
             if !self.answers {
                 std::future::pending::<()>().await;
             }
-            Answer::Unknown { message: "cut".to_owned(), rail: RailAnswer::default() }
+            Answer::Unknown { message: "cut".to_owned(), rail: RailAnswer::default(), row_only: false }
         })
     }
     fn timeout(&self) -> Duration {

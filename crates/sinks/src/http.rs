@@ -9,7 +9,7 @@
 //! - `settings`: what can be set; `target`: where to; `credentials`: who we say we are; `signature`: and the proof of it
 //! - `address`: which addresses may be reached; `resolver`: names that lead to them
 //! - `line`: one request and its whole answer, or a fault, before or after anything was sent
-//! - `reply`: what came back; `retry_after`: when to try again
+//! - `reply`: what came back; `json`: its body, if that has one meaning; `retry_after`: when to try again
 //! - `receiver`: the same line to receivers of events and metadata; `cloudevents`: a sink for events over it; `put`: a store
 //!   for metadata; `otlp`: batches of spans to a collector
 //! - `table`: keys of tables; `outcome`: what a dispatch's answer means; `inquiry`: the same for an inquiry's
@@ -18,6 +18,7 @@ mod address;
 pub(crate) mod cloudevents;
 mod credentials;
 mod inquiry;
+mod json;
 mod line;
 #[cfg(feature = "otlp")]
 pub(crate) mod otlp;
@@ -60,6 +61,7 @@ pub const RAIL_REFUSED: &str = "RAIL_REFUSED";
 pub struct HttpRail {
     name: String,
     destination: Destination,
+    max_bytes: usize,
     target: Target,
     inquiry: Option<InquiryTarget>,
     idempotency_header: HeaderName,
@@ -94,6 +96,7 @@ impl HttpRail {
         Ok(Self {
             name: name.to_owned(),
             destination: settings.destination,
+            max_bytes: settings.max_bytes,
             credentials: Credentials::read(settings.sources(), |header| *header == idempotency_header)?,
             idempotency_header,
             verdicts: inquiry::Verdicts::new(&settings.inquiry, settings.answer_keys()?)?,
@@ -143,7 +146,9 @@ impl HttpRail {
         match self.line.exchange(request).await {
             Ok(reply) => self.outcomes.answer(&reply, &self.verdicts),
             Err(Fault::NotSent(message)) => not_sent(message),
-            Err(Fault::MayHaveBeenSent(message)) => Answer::Unknown { message, rail: RailAnswer::default() },
+            Err(Fault::MayHaveBeenSent(message)) => {
+                Answer::Unknown { message, rail: RailAnswer::default(), row_only: false }
+            }
         }
     }
 
@@ -186,6 +191,11 @@ impl Rail for HttpRail {
         key_header(&payment.idempotency_key)?;
         if let Some(inquiry) = &self.inquiry {
             inquiry.url(&payment.idempotency_key)?;
+        }
+        let (size, limit) = (payment.payload.as_json().len(), self.max_bytes);
+        if size > limit {
+            let message = format!("payload has {size} bytes, and the rail takes at most {limit} (max_bytes)");
+            return Err(Invalid { message });
         }
         money::check(&payment.payload, self.destination)
     }

@@ -29,9 +29,11 @@ pub(super) fn outcome(answer: Answer, standing: Standing) -> (Outcome, Verdict) 
             let reason = if in_doubt { doubt(reason) } else { reason };
             (Outcome::Retryable { reason, rail, delay: after }, Verdict::Bad)
         }
-        Answer::Unknown { message, rail } => {
+        Answer::Unknown { message, rail, row_only } => {
             let reason = Reason { code: OUTCOME_UNKNOWN.to_owned(), message: Some(message) };
-            (Outcome::Retryable { reason, rail, delay: None }, Verdict::Bad)
+            // A row that fails by itself must not open the circuit breaker of its rail.
+            let verdict = if row_only { Verdict::Neutral } else { Verdict::Bad };
+            (Outcome::Retryable { reason, rail, delay: None }, verdict)
         }
     }
 }
@@ -68,7 +70,7 @@ mod tests {
                 (AttemptState::Retryable, unknown.clone()),
             ),
             (
-                Answer::Unknown { message: "cut".into(), rail: rail() },
+                Answer::Unknown { message: "cut".into(), rail: rail(), row_only: false },
                 (AttemptState::Retryable, unknown.clone()),
                 (AttemptState::Retryable, unknown.clone()),
             ),
@@ -76,5 +78,17 @@ mod tests {
             assert_eq!(recorded(answer.clone(), Standing::Clear), clear);
             assert_eq!(recorded(answer, Standing::InDoubt), in_doubt);
         }
+    }
+
+    #[test]
+    fn a_row_that_the_rail_rejects_for_what_it_is_does_not_count_against_the_rail() {
+        let verdict = |row_only| {
+            outcome(
+                Answer::Unknown { message: "HTTP 413".into(), rail: RailAnswer::default(), row_only },
+                Standing::Clear,
+            )
+            .1
+        };
+        assert_eq!((verdict(true), verdict(false)), (Verdict::Neutral, Verdict::Bad));
     }
 }

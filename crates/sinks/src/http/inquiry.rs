@@ -7,7 +7,7 @@ use symphony_outbox::payment::Reason;
 use symphony_relay::rail::Inquiry;
 
 use super::RAIL_REFUSED;
-use super::reply::{AnswerKeys, Reply};
+use super::reply::{self, AnswerKeys, Reply};
 use super::table::Table;
 use crate::config::Problem;
 
@@ -58,6 +58,10 @@ impl Verdicts {
     }
 
     pub(super) fn inquiry(&self, reply: &Reply) -> Inquiry {
+        if reply.ambiguous {
+            let message = format!("asked, the rail answered HTTP {}, {}", reply.status, reply::AMBIGUOUS);
+            return Inquiry::Unsaid { message, rail: reply.recorded(&self.keys.reference, &self.keys.code) };
+        }
         let word = reply.word(&self.keys.status);
         let mut rail = reply.recorded(&self.keys.reference, &self.keys.code);
         let exact = word.and_then(|word| self.table.exact(reply.status, &word));
@@ -96,7 +100,7 @@ mod tests {
         let settings: Settings =
             crate::config::read(format!("url = 'https://x'\n{toml}").parse().unwrap()).unwrap();
         let verdicts = Verdicts::new(&settings.inquiry, settings.answer_keys().unwrap()).unwrap();
-        verdicts.inquiry(&Reply { status, retry_after: None, body })
+        verdicts.inquiry(&Reply { status, retry_after: None, body, ambiguous: false })
     }
 
     fn is_unsaid(inquiry: &Inquiry) -> bool {

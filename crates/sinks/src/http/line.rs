@@ -14,6 +14,7 @@ use reqwest::{Client, Request, Response};
 use symphony_relay::trace;
 
 use super::address::Allowed;
+use super::json::{self, Body};
 use super::reply::Reply;
 use super::resolver::Filtered;
 use super::retry_after;
@@ -118,8 +119,12 @@ impl Line {
         let status = response.status().as_u16();
         let retry_after = retry_after::delay(response.headers(), SystemTime::now(), self.retry_after_cap);
         let body = self.read(response).await?;
-        let body = serde_json::from_slice(&body).ok().filter(serde_json::Value::is_object);
-        Ok(Reply { status, retry_after, body })
+        let (body, ambiguous) = match json::read(&body) {
+            Body::Object(object) => (Some(object), false),
+            Body::Ambiguous => (None, true),
+            Body::Other => (None, false),
+        };
+        Ok(Reply { status, retry_after, body, ambiguous })
     }
 
     /// The body, if it ends and fits.

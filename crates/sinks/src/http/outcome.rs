@@ -5,7 +5,7 @@ use symphony_outbox::payment::Reason;
 use symphony_relay::rail::Answer;
 
 use super::inquiry::Verdicts;
-use super::reply::{AnswerKeys, Reply};
+use super::reply::{self, AnswerKeys, Reply};
 use super::settings::Settings;
 use super::table::Table;
 use super::{RAIL_LATER, RAIL_REFUSED};
@@ -51,6 +51,9 @@ const DEFAULTS: [(&str, Word); 9] = [
     ("503", Word::LaterWithRetryAfter),
 ];
 
+/// Statuses that reject one request for its size: they say nothing about the rail.
+const REQUEST_REJECTED: [u16; 3] = [413, 414, 431];
+
 /// The table of a rail.
 #[derive(Debug)]
 pub(super) struct Outcomes {
@@ -74,16 +77,30 @@ impl Outcomes {
         };
         // "At once" is no wish to be asked again and again: then the rail's own backoff decides.
         let after = reply.retry_after.filter(|after| !after.is_zero());
-        let unknown = |why: &str| format!("the rail answered HTTP {status}, {why}");
+        let row_only = REQUEST_REJECTED.contains(&status);
+        let unknown = |why: &str, rail| Answer::Unknown {
+            message: format!("the rail answered HTTP {status}, {why}"),
+            rail,
+            row_only,
+        };
 
+        // Not even "later" follows from it: the bank may have said that it paid.
+        if reply.ambiguous {
+            return unknown(reply::AMBIGUOUS, rail);
+        }
         let (code, word) = (reply.word(&self.keys.code), reply.word(&self.keys.status));
         let known = |word: &Option<String>| word.as_deref().and_then(|word| self.table.exact(status, word));
-        let exact = known(&code).or_else(|| known(&word));
+        let (by_code, by_word) = (known(&code), known(&word));
+        if let (Some(by_code), Some(by_word)) = (by_code, by_word)
+            && by_code != by_word
+        {
+            return unknown("with a code and a status in its body that mean different things", rail);
+        }
+        let exact = by_code.or(by_word);
         let meaning = exact.or_else(|| self.table.plain(status));
         let ends = matches!(meaning, Some(Word::Accepted | Word::Refused));
         if ends && self.body == AnswerBody::Json && reply.body.is_none() {
-            let message = unknown("without a JSON object (answer_body = \"any\" if it always does)");
-            return Answer::Unknown { message, rail };
+            return unknown("without a JSON object (answer_body = \"any\" if it always does)", rail);
         }
         // A status alone must not overrule what the body says: banks also refuse with a 200.
         if let (None, Some(word)) = (exact, &word)
@@ -92,8 +109,7 @@ impl Outcomes {
             let paid = verdicts.says_paid(word);
             let fits = if meaning == Some(Word::Accepted) { paid == Some(true) } else { paid != Some(true) };
             if !fits {
-                let message = unknown("with a status in its body that does not fit it or is in no table");
-                return Answer::Unknown { message, rail };
+                return unknown("with a status in its body that does not fit it or is in no table", rail);
             }
         }
         match meaning {
@@ -102,10 +118,10 @@ impl Outcomes {
             Some(Word::Later) => Answer::Later { reason: reason(RAIL_LATER), rail, after },
             Some(Word::LaterWithRetryAfter) => match reply.retry_after {
                 Some(_) => Answer::Later { reason: reason(RAIL_LATER), rail, after },
-                None => Answer::Unknown { message: unknown("without a Retry-After that can be read"), rail },
+                None => unknown("without a Retry-After that can be read", rail),
             },
-            Some(Word::Unknown) => Answer::Unknown { message: unknown("which leaves the outcome open"), rail },
-            None => Answer::Unknown { message: unknown("which the rail's table of outcomes does not know"), rail },
+            Some(Word::Unknown) => unknown("which leaves the outcome open", rail),
+            None => unknown("which the rail's table of outcomes does not know", rail),
         }
     }
 }
@@ -122,7 +138,7 @@ mod tests {
         let settings: Settings =
             crate::config::read(format!("url = 'https://x'\n{toml}").parse().unwrap()).unwrap();
         let verdicts = Verdicts::new(&settings.inquiry, settings.answer_keys().unwrap()).unwrap();
-        let reply = Reply { status, retry_after: retry_after.map(Duration::from_secs), body };
+        let reply = Reply { status, retry_after: retry_after.map(Duration::from_secs), body, ambiguous: false };
         Outcomes::new(&settings).unwrap().answer(&reply, &verdicts)
     }
 
@@ -147,6 +163,15 @@ mod tests {
             assert_eq!(word(&answer("", status, None, Some(json!({})))), expected, "{status}");
             let told = if status == 503 { "later" } else { expected };
             assert_eq!(word(&answer("", status, Some(7), Some(json!({})))), told, "{status} with Retry-After");
+        }
+    }
+
+    #[test]
+    fn only_a_request_that_is_rejected_for_its_size_is_the_rows_own_failure() {
+        for status in 200..600 {
+            if let Answer::Unknown { row_only, .. } = answer("", status, None, None) {
+                assert_eq!(row_only, [413, 414, 431].contains(&status), "{status}");
+            }
         }
     }
 

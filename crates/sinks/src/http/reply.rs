@@ -10,6 +10,9 @@ use crate::config::Problem;
 /// The longest reference or code that the ledger keeps.
 const LONGEST: usize = 200;
 
+/// Why nothing follows from an answer, in the words of an error message.
+pub(super) const AMBIGUOUS: &str = "with a body that can be read in more than one way";
+
 /// An answer that was read to its end.
 #[derive(Debug)]
 pub(super) struct Reply {
@@ -18,6 +21,8 @@ pub(super) struct Reply {
     pub(super) retry_after: Option<Duration>,
     /// The body, where it is a JSON object.
     pub(super) body: Option<Value>,
+    /// Whether the body can be read in more than one way: nothing follows from such an answer.
+    pub(super) ambiguous: bool,
 }
 
 /// Where in an answer to look for what.
@@ -97,7 +102,7 @@ mod tests {
     use super::*;
 
     fn reply(body: Value) -> Reply {
-        Reply { status: 200, retry_after: None, body: Some(body) }
+        Reply { status: 200, retry_after: None, body: Some(body), ambiguous: false }
     }
 
     #[test]

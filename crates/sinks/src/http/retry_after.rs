@@ -6,7 +6,13 @@ use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 
 /// The delay that an answer asks for, at most `cap`. What cannot be read was not said.
 pub(super) fn delay(headers: &HeaderMap, now: SystemTime, cap: Duration) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let mut said = headers.get_all(RETRY_AFTER).iter();
+    let first = said.next()?;
+    // Two that differ say nothing.
+    if said.any(|other| other != first) {
+        return None;
+    }
+    let text = first.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         // So many digits that they do not fit are still "very late".
         return Some(text.parse().map_or(cap, Duration::from_secs).min(cap));

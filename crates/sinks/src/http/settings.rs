@@ -45,6 +45,8 @@ pub(crate) struct Settings {
     pub(super) idle_timeout: Option<Duration>,
     #[serde(default = "idle_connections")]
     pub(super) idle_connections: usize,
+    #[serde(default = "max_bytes")]
+    pub(super) max_bytes: usize,
     #[serde(default = "answer_limit_bytes")]
     pub(super) answer_limit_bytes: usize,
     #[serde(default = "seconds::<3600>", deserialize_with = "time")]
@@ -107,7 +109,8 @@ impl Settings {
         )?;
         limit("idle_connections", (1..=10_000).contains(&self.idle_connections), "must be from 1 to 10000")?;
         let answer = (1..=LARGEST_ANSWER).contains(&self.answer_limit_bytes);
-        limit("answer_limit_bytes", answer, "must be from 1 to 16777216")
+        limit("answer_limit_bytes", answer, "must be from 1 to 16777216")?;
+        limit("max_bytes", (1..=LARGEST_ANSWER).contains(&self.max_bytes), "must be from 1 to 16777216")
     }
 
     pub(super) fn limits(&self) -> Limits {
@@ -156,6 +159,10 @@ fn seconds<const N: u64>() -> Duration {
 
 fn idle_connections() -> usize {
     64
+}
+
+fn max_bytes() -> usize {
+    1024 * 1024
 }
 
 fn answer_limit_bytes() -> usize {

@@ -66,13 +66,13 @@ where
 }
 
 /// A server that reads a request on each connection and answers with these bytes, then closes.
-pub(crate) async fn answering(answer: impl Into<String>) -> (SocketAddr, Arc<AtomicUsize>) {
+pub(crate) async fn answering(answer: impl Into<Vec<u8>>) -> (SocketAddr, Arc<AtomicUsize>) {
     let answer = answer.into();
     listen(move |mut stream| {
         let answer = answer.clone();
         async move {
             if read_request(&mut stream).await.is_some() {
-                let _ = stream.write_all(answer.as_bytes()).await;
+                let _ = stream.write_all(&answer).await;
                 let _ = stream.shutdown().await;
             }
         }

@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod addresses;
+mod ambiguous_answers;
 mod bank;
 mod faults;
 mod keepalive;

@@ -6,7 +6,7 @@
 //! - [`waking`]: proof 26, being woken is enough, and so is polling; [`idling`]: what it costs to wait
 //! - [`dying`], [`killing`], [`freezing`], [`replies`], [`stopping`]: proof 27, the relayer dies, is late, or is told to go
 //! - [`crashing`], [`stalling`], [`pooling`]: proof 28, the database dies, falls silent, or is behind a pooler
-//! - [`doubting`], [`breaking`]: proof 29, the bank does not say, or is down
+//! - [`doubting`], [`breaking`]: proof 29, the bank does not say, or is down; [`oversized_payloads`]: or refuses single rows
 //! - [`refusing`], [`answering`], [`logging`]: why it does not start, what it answers, what it writes
 //! - [`one_role`]: a login with symphony_executor alone runs every lane
 //! - [`spanning`]: which spans it draws, and that nothing waits for them; [`collector`] takes them
@@ -32,6 +32,7 @@ mod killing;
 mod load;
 mod logging;
 mod one_role;
+mod oversized_payloads;
 mod pooling;
 mod refusing;
 mod relayer;
