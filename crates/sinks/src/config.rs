@@ -87,7 +87,7 @@ impl Problem {
 pub(crate) fn read<T: DeserializeOwned>(settings: toml::Table) -> Result<T, Problem> {
     settings.try_into().map_err(|error: toml::de::Error| {
         let text = without_value(error.message());
-        Problem::new(setting_of(&error).unwrap_or_else(|| named_in(&text)), text)
+        Problem::new(setting_of(&error).unwrap_or_else(|| named_in(error.message())), text)
     })
 }
 
@@ -121,15 +121,23 @@ fn setting_of(error: &toml::de::Error) -> Option<String> {
 }
 
 /// The setting that a message quotes first, where there is no path: one that is missing, or unknown.
-fn named_in(text: &str) -> String {
-    text.split('`').nth(1).unwrap_or("settings").to_owned()
+fn named_in(message: &str) -> String {
+    let named = if quotes_value(message) { None } else { message.split('`').nth(1) };
+    named.unwrap_or("settings").to_owned()
 }
 
-/// A message about a wrong type quotes the value, which may have been meant to be secret.
-fn without_value(message: &str) -> String {
-    match (message.starts_with("invalid "), message.rsplit_once(", expected ")) {
+/// Whether a message of the reader repeats the value that it is about.
+fn quotes_value(message: &str) -> bool {
+    message.starts_with("invalid ") || message.starts_with("unknown variant")
+}
+
+/// What the reader of a settings file found wrong, without the value: that may be a secret in the wrong place.
+#[must_use]
+pub fn without_value(message: &str) -> String {
+    match (quotes_value(message), message.rsplit_once(", expected ")) {
         (true, Some((_, expected))) => format!("must be {expected}"),
-        _ => message.to_owned(),
+        (true, None) => "has a value that cannot be used".to_owned(),
+        (false, _) => message.to_owned(),
     }
 }
 
@@ -196,5 +204,13 @@ mod tests {
     #[test]
     fn a_value_of_the_wrong_type_is_not_repeated() {
         assert_eq!(problem("url = { hidden = 'whsec_1' }"), "rail sepa: url: must be a string");
+        for (message, said) in [
+            ("invalid type: string \"whsec_1, expected x\", expected u64", "must be u64"),
+            ("unknown variant `whsec_1`, expected `json` or `any`", "must be `json` or `any`"),
+            ("unknown variant `whsec_1`, there are no variants", "has a value that cannot be used"),
+            ("missing field `url`", "missing field `url`"),
+        ] {
+            assert_eq!(without_value(message), said);
+        }
     }
 }

@@ -53,5 +53,5 @@ mod tls;
 #[cfg(feature = "otlp")]
 pub mod traces;
 
-pub use config::ConfigError;
+pub use config::{ConfigError, without_value};
 pub use registry::{rail, sink, store};

@@ -45,9 +45,15 @@ impl Source {
     pub(crate) fn read(&self, setting: &str) -> Result<Secret, Problem> {
         let text = match self {
             Self::Env(name) => std::env::var(name).map(Zeroizing::new).map_err(|error| {
+                // The name is not repeated: people paste the secret itself here.
                 let text = match error {
-                    std::env::VarError::NotPresent => format!("the environment has no variable {name}: set it"),
-                    std::env::VarError::NotUnicode(_) => format!("the variable {name} must hold UTF-8"),
+                    _ if !is_variable_name(name) => {
+                        "must be the name of an environment variable: letters, digits and _, such as BANK_SECRET"
+                    }
+                    std::env::VarError::NotPresent => {
+                        "names an environment variable that is not set: set it. Write the name here, never the secret"
+                    }
+                    std::env::VarError::NotUnicode(_) => "names an environment variable that does not hold UTF-8",
                 };
                 Problem::new(setting.to_owned(), text)
             })?,
@@ -55,12 +61,11 @@ impl Source {
                 let mut text = Zeroizing::new(String::new());
                 let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text));
                 read.map_err(|error| {
-                    let text = format!("{} must be a file with text that can be read", path.display());
+                    let text = "must name a file with text that can be read. Write its path here, never the secret";
                     Problem::new(setting.to_owned(), text).because(error)
                 })?;
                 if text.len() as u64 > LARGEST {
-                    let text = format!("{} is too long for a secret", path.display());
-                    return Err(Problem::new(setting.to_owned(), text));
+                    return Err(Problem::new(setting.to_owned(), "names a file that is too long for a secret"));
                 }
                 text
             }
@@ -71,6 +76,12 @@ impl Source {
         }
         Ok(Secret(Zeroizing::new(trimmed.to_owned())))
     }
+}
+
+/// Whether this could be the name of an environment variable in any shell.
+fn is_variable_name(name: &str) -> bool {
+    let first = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    first && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// One name or several.
@@ -123,8 +134,14 @@ mod tests {
     fn a_secret_is_read_from_the_environment() {
         // Set by cargo for every test.
         assert_eq!(Source::Env("CARGO_PKG_NAME".to_owned()).read("x").unwrap().expose(), "symphony-sinks");
-        let error = Source::Env("SYMPHONY_NO_SUCH_VARIABLE".to_owned()).read("bearer_env").unwrap_err();
-        let said = "rail sepa: bearer_env: the environment has no variable SYMPHONY_NO_SUCH_VARIABLE: set it";
-        assert_eq!(error.of("sepa").to_string(), said);
+        for (name, said) in [
+            ("SYMPHONY_NO_SUCH_VARIABLE", "rail sepa: bearer_env: names an environment variable that is not set"),
+            ("whsec_c2VjcmV0+/==", "rail sepa: bearer_env: must be the name of an environment variable"),
+            ("", "rail sepa: bearer_env: must be the name of an environment variable"),
+        ] {
+            let error = Source::Env(name.to_owned()).read("bearer_env").unwrap_err().of("sepa").to_string();
+            assert!(error.starts_with(said), "{error}");
+            assert!(name.is_empty() || !error.contains(name), "{error}");
+        }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn client(files: Files<'_>, needed: bool) -> Result<ClientConfig, Pro
     let mut roots = RootCertStore::empty();
     if let Some(path) = files.root_ca_file {
         for certificate in certificates("root_ca_file", path)? {
-            roots.add(certificate).map_err(|error| unusable("root_ca_file", path).because(error))?;
+            roots.add(certificate).map_err(|error| unusable("root_ca_file").because(error))?;
         }
     }
     if files.system_roots && needed {
@@ -39,8 +39,8 @@ pub(crate) fn client(files: Files<'_>, needed: bool) -> Result<ClientConfig, Pro
         (None, None) => builder.with_no_client_auth(),
         (Some(certificate), Some(key)) => {
             let chain = certificates("client_certificate_file", certificate)?;
-            let secret = PrivateKeyDer::from_pem_file(key)
-                .map_err(|error| unusable("client_key_file", key).because(error))?;
+            let secret =
+                PrivateKeyDer::from_pem_file(key).map_err(|error| unusable("client_key_file").because(error))?;
             builder.with_client_auth_cert(chain, secret).map_err(|error| {
                 Problem::new("client_key_file", "must fit client_certificate_file").because(error)
             })?
@@ -60,11 +60,11 @@ pub(crate) fn client(files: Files<'_>, needed: bool) -> Result<ClientConfig, Pro
 
 fn certificates(setting: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Problem> {
     let all: Result<Vec<_>, _> =
-        CertificateDer::pem_file_iter(path).map_err(|error| unusable(setting, path).because(error))?.collect();
-    let all = all.map_err(|error| unusable(setting, path).because(error))?;
-    if all.is_empty() { Err(unusable(setting, path)) } else { Ok(all) }
+        CertificateDer::pem_file_iter(path).map_err(|error| unusable(setting).because(error))?.collect();
+    let all = all.map_err(|error| unusable(setting).because(error))?;
+    if all.is_empty() { Err(unusable(setting)) } else { Ok(all) }
 }
 
-fn unusable(setting: &'static str, path: &Path) -> Problem {
-    Problem::new(setting, format!("{} must be a PEM file that can be read and used", path.display()))
+fn unusable(setting: &'static str) -> Problem {
+    Problem::new(setting, "must name a PEM file that can be read and used")
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use symphony_relay::event::routing::{Route, Routes};
 use symphony_relay::{Settings, metadata};
+use symphony_sinks::without_value;
 use toml::{Table, Value};
 
 use crate::console::access;
@@ -140,9 +141,9 @@ impl Config {
 
     fn parse(text: &str) -> Result<Self, Failure> {
         let mut all: Table = EXAMPLE.parse().map_err(wrong)?;
-        let given: Table = text.parse().map_err(wrong)?;
+        let given: Table = text.parse().map_err(|error| not_toml(text, &error))?;
         lay_over(&mut all, given, "")?;
-        Self::deserialize(Value::Table(all)).map_err(wrong)
+        Self::deserialize(Value::Table(all)).map_err(|error| unfit(&error))
     }
 
     /// What the HTTP server may hold, and under which names it answers.
@@ -249,6 +250,35 @@ fn wrong(error: impl std::fmt::Display) -> Failure {
         .hint("see all settings with: symphony run --print-example")
 }
 
+/// The file is no TOML: where, and of which setting. Never the line itself, which may hold a secret.
+fn not_toml(text: &str, error: &toml::de::Error) -> Failure {
+    let start = error.span().map_or(0, |span| span.start).min(text.len());
+    let before = text.get(..start).unwrap_or_default();
+    let (number, column) =
+        (before.matches('\n').count() + 1, before.chars().rev().take_while(|c| *c != '\n').count() + 1);
+    let line = text.lines().nth(number - 1).unwrap_or_default();
+    // Only a name that the example has too: anything else may be a part of a secret.
+    let key = line.split_once('=').map(|(key, _)| key.trim());
+    let known = |key: &&str| !key.is_empty() && EXAMPLE.contains(&format!("{key} ="));
+    let key = key.filter(known).map(|key| format!(", {key}")).unwrap_or_default();
+    // The parser's words, unless they repeat a word of the line.
+    let mut words = line.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 3);
+    let said = error.message().lines().next().unwrap_or_default();
+    let why = if words.any(|word| said.contains(word)) { "" } else { said };
+    let separator = if why.is_empty() { "" } else { ": " };
+    wrong(format!("line {number}, column {column}{key}: this is not TOML{separator}{why}"))
+}
+
+/// A setting has a value of the wrong type: which one, and what it must be. Never the value.
+fn unfit(error: &toml::de::Error) -> Failure {
+    let shown = error.to_string();
+    let mut lines = shown.lines();
+    let message = without_value(lines.next().unwrap_or_default());
+    let mut path: Vec<_> = lines.filter_map(|line| line.strip_prefix("in `")?.strip_suffix('`')).collect();
+    path.reverse();
+    if path.is_empty() { wrong(message) } else { wrong(format!("{}: {message}", path.join("."))) }
+}
+
 /// Puts what was given over what there is. What there is says which names exist.
 fn lay_over(all: &mut Table, given: Table, path: &str) -> Result<(), Failure> {
     for (name, value) in given {
@@ -314,10 +344,26 @@ mod tests {
         assert!(refusal("[payment]\nslots = 'many'").contains("slots"));
         assert!(refusal("[payment]\nlease = 30").contains("lease"));
         assert!(refusal("[payment]\nlease = 'soon'").contains("write \"500ms\""));
-        assert!(refusal("[payment]\nlease = '-3s'").contains("no time"));
+        assert!(refusal("[payment]\nlease = '-3s'").contains("must be a time"));
         assert!(refusal("[payment]\nlease = '4500ms'").contains("4.5s is not in whole seconds"));
         assert!(refusal("[relayer]\nlog_level = 'loud'").contains("log_level"));
-        assert!(refusal("[payment").contains("error"));
+        assert!(refusal("[payment").contains("line 1, column "));
+    }
+
+    #[test]
+    fn what_is_no_toml_is_told_by_its_place_and_never_by_its_words() {
+        let said = refusal("# ü\n[rails.sepa]\nsecret_env = whsec_hidden");
+        assert!(said.contains("line 3, column 14, secret_env: this is not TOML"), "{said}");
+        for text in [
+            "whsec_hidden",
+            "whsec_hidden =",
+            "a = 'whsec_hidden",
+            "whsec_hidden = 1\nwhsec_hidden = 2",
+            "[whsec_hidden",
+        ] {
+            let said = refusal(text);
+            assert!(!said.contains("hidden") && said.contains("line "), "{said}");
+        }
     }
 
     #[test]

@@ -155,10 +155,7 @@ fn security(config: &mut ClientConfig, common: &Common, own: &Settings) -> Resul
             return Err(Problem::new(setting, "means nothing with allow_plain = true: leave one of them out"));
         }
         let readable = std::fs::File::open(path);
-        readable.map_err(|error| {
-            let text = format!("{} must be a PEM file that can be read", path.display());
-            Problem::new(setting, text).because(error)
-        })?;
+        readable.map_err(|error| Problem::new(setting, "must name a PEM file that can be read").because(error))?;
         config.set(property, path.display().to_string());
     }
     Ok(())

@@ -67,9 +67,7 @@ impl Allowed {
             } else if is_name(entry) {
                 allowed.names.push(plain(entry));
             } else {
-                let text = format!(
-                    "{entry:?} is neither a network nor a name: write one such as \"10.1.0.0/16\" or \"bank.internal\""
-                );
+                let text = "has an entry that is neither a network nor a name: write one such as \"10.1.0.0/16\" or \"bank.internal\"";
                 return Err(Problem::new("allow_private", text));
             }
         }

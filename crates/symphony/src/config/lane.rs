@@ -148,13 +148,13 @@ fn order<'de, D: Deserializer<'de>>(source: D) -> Result<Order, D::Error> {
     match String::deserialize(source)?.as_str() {
         "held" => Ok(Order::Held),
         "aggregate" => Ok(Order::Aggregate),
-        other => Err(D::Error::custom(format!("{other:?} is no order: write \"held\" or \"aggregate\""))),
+        _ => Err(D::Error::custom("must be an order: write \"held\" or \"aggregate\"")),
     }
 }
 
 fn time<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(source)?;
-    let wrong = || D::Error::custom(format!("{text:?} is no time: write \"500ms\", \"30s\" or \"5m\""));
+    let wrong = || D::Error::custom("must be a time: write \"500ms\", \"30s\" or \"5m\"");
     let length: SignedDuration = text.parse().map_err(|_| wrong())?;
     Duration::try_from(length).map_err(|_| wrong())
 }

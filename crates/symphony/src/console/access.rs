@@ -105,8 +105,9 @@ impl Access {
                 .hint("make a token with: symphony token NAME, and add what it prints to the settings; or listen on 127.0.0.1"));
         }
         let mut tokens: Vec<Token> = Vec::new();
-        for section in sections {
-            let wrong = |what: &str| Failure::usage(format!("console.tokens: {:?}: {what}", section.name));
+        for (number, section) in (1..).zip(sections) {
+            // By its place: a token may stand where its name belongs.
+            let wrong = |what: &str| Failure::usage(format!("console.tokens: number {number}: {what}"));
             let name = section.name.trim();
             if name.is_empty() || name.chars().count() > 60 || name.chars().any(char::is_control) {
                 return Err(wrong("a name has 1 to 60 characters"));

@@ -7,7 +7,7 @@
 //! - [`dying`], [`killing`], [`freezing`], [`replies`], [`stopping`]: proof 27, the relayer dies, is late, or is told to go
 //! - [`crashing`], [`stalling`], [`pooling`]: proof 28, the database dies, falls silent, or is behind a pooler
 //! - [`doubting`], [`breaking`]: proof 29, the bank does not say, or is down; [`oversized_payloads`]: or refuses single rows
-//! - [`refusing`], [`answering`], [`logging`]: why it does not start, what it answers, what it writes
+//! - [`refusing`], [`config_secrets`], [`answering`], [`logging`]: why it does not start, what it answers, what it writes
 //! - [`one_role`]: a login with symphony_executor alone runs every lane
 //! - [`spanning`]: which spans it draws, and that nothing waits for them; [`collector`] takes them
 //! - [`ruling`], [`alerting`]: the alerts and the dashboard that ship, as text and in a real run; [`tower`] has the Prometheus
@@ -22,6 +22,7 @@ mod answering;
 mod bank;
 mod breaking;
 mod collector;
+mod config_secrets;
 mod crashing;
 mod doubting;
 mod dying;
