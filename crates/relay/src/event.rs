@@ -17,7 +17,7 @@ use symphony_outbox::event::worker::{self, Claimed, Completion, Outcome};
 use symphony_outbox::event::{EventId, ProcessorId};
 use symphony_outbox::{BatchSize, WorkerId};
 
-use crate::lane::{Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
+use crate::lane::{Claim, Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
 use crate::lease::{LeaseWatch, Term};
 use crate::line::Line;
 use crate::queues::{Place, Queues};
@@ -201,6 +201,10 @@ impl Lane for EventLane {
     type Lease = Lease;
     type Outcome = Parting;
 
+    fn name(&self) -> &'static str {
+        "event"
+    }
+
     fn term(&self) -> Term {
         Term::Fixed(CLAIM)
     }
@@ -225,10 +229,10 @@ impl Lane for EventLane {
         }
     }
 
-    async fn claim(&self, rooms: &Rooms) -> Result<Vec<Job>, Trouble> {
+    async fn claim(&self, rooms: &Rooms) -> Result<Claim<Job>, Trouble> {
         let room = self.room(rooms);
         if room == 0 {
-            return Ok(Vec::new());
+            return Ok(Claim::of(Vec::new()));
         }
         let Some(at_most) = u16::try_from(room).ok().and_then(|room| BatchSize::try_from(room).ok()) else {
             return Err(Trouble::Refused(format!("a claim of {room} events")));
@@ -248,7 +252,9 @@ impl Lane for EventLane {
             processor: claim.processor.clone(),
             claimed,
         };
-        Ok(claim.events.into_iter().map(job).collect())
+        // They have no ledger: a claim that is too old is simply replaced.
+        let taken_over = Repaired { requeued: claim.taken_over, ..Repaired::default() };
+        Ok(Claim { jobs: claim.events.into_iter().map(job).collect(), taken_over })
     }
 
     async fn dispatch(&self, mut job: Job, lease: LeaseWatch) -> Finished<Parting> {

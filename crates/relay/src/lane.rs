@@ -3,6 +3,7 @@
 //! The lane knows its database and its ways out. The engine knows neither: to it a job is something with a lease and a
 //! route, an outcome is something to be handed back, and every call may fail in one of the two ways of [`Trouble`].
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Display};
 use std::future::Future;
 use std::hash::Hash;
@@ -26,6 +27,9 @@ pub trait Lane: Send + Sync + 'static {
     /// How a dispatch ended, as the lane records it.
     type Outcome: Send + Sync + 'static;
 
+    /// The name of the lane, for logs.
+    fn name(&self) -> &'static str;
+
     /// How long a lease of this lane lasts, and whether it can be made longer.
     fn term(&self) -> Term;
 
@@ -45,7 +49,7 @@ pub trait Lane: Send + Sync + 'static {
 
     /// Claims due rows: at most [`Rooms::total`], and of a route at most [`Rooms::of`] it. What comes beyond that is
     /// given back unstarted.
-    fn claim(&self, rooms: &Rooms) -> impl Future<Output = Result<Vec<Self::Job>, Trouble>> + Send;
+    fn claim(&self, rooms: &Rooms) -> impl Future<Output = Result<Claim<Self::Job>, Trouble>> + Send;
 
     /// Carries one job, once. Dropped at any await when the lease is lost. Before something leaves that cannot be
     /// called back, `lease` says how much time is left.
@@ -62,6 +66,9 @@ pub trait Lane: Send + Sync + 'static {
         done: &[Arc<Done<Self::Lease, Self::Outcome>>],
     ) -> impl Future<Output = Result<Vec<Ended>, Trouble>> + Send;
 
+    /// An outcome is in the ledger with this state. For what a lane has to log about it.
+    fn recorded(&self, _route: &str, _done: &Done<Self::Lease, Self::Outcome>, _state: &'static str) {}
+
     /// Makes leases last a full term from now; for each whether it still holds, in their order. Never called where
     /// the term is [`Term::Fixed`].
     fn renew(&self, leases: &[Self::Lease]) -> impl Future<Output = Result<Vec<bool>, Trouble>> + Send;
@@ -74,6 +81,23 @@ pub trait Lane: Send + Sync + 'static {
 
     /// How long until the next scheduled row is due, by the database's clock. Rows that are due already do not count.
     fn next_due(&self) -> impl Future<Output = Result<Option<Duration>, Trouble>> + Send;
+}
+
+/// What a claim brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim<J> {
+    /// Rows under fresh leases.
+    pub jobs: Vec<J>,
+    /// What became of expired leases that the claim met and ended first.
+    pub taken_over: Repaired,
+}
+
+impl<J> Claim<J> {
+    /// A claim that met no expired lease.
+    #[must_use]
+    pub fn of(jobs: Vec<J>) -> Self {
+        Self { jobs, taken_over: Repaired::default() }
+    }
 }
 
 /// A dispatch that came to its end.
@@ -129,8 +153,8 @@ pub enum Ended {
     Refused(String),
 }
 
-/// What one pass of repair did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What became of expired leases, ended by a pass of repair or taken over by a claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
     /// Rows that went back into the queue.
     pub requeued: usize,
@@ -138,6 +162,18 @@ pub struct Repaired {
     pub ended: usize,
     /// Whether another pass may find more.
     pub more: bool,
+    /// The attempts that the ledger has of them, by route and state; empty where the lane has no ledger.
+    pub attempts: BTreeMap<(String, &'static str), usize>,
+    /// The workers that were not heard of again, where the lane knows them.
+    pub lost_workers: BTreeSet<String>,
+}
+
+impl Repaired {
+    /// How many leases.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.requeued + self.ended
+    }
 }
 
 /// Why a call brought nothing. The messages are safe to log.

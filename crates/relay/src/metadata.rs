@@ -18,7 +18,7 @@ use symphony_outbox::error::metadata::MoveError;
 use symphony_outbox::metadata::worker::{self, Answer, Completion, Outcome};
 use symphony_outbox::metadata::{Claimed, EntryId, Reason, Status};
 
-use crate::lane::{Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
+use crate::lane::{Claim, Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
 use crate::lease::{LeaseWatch, Term};
 use crate::line::Line;
 use crate::queues::{Place, Queues};
@@ -160,13 +160,17 @@ fn is_dead(answer: &Answer) -> bool {
 
 /// The line that alerting matches: one for each entry that is given up, by its id alone.
 fn tell_dead(entry: EntryId) {
-    tracing::error!(%entry, "metadata entry moved to DLQ");
+    tracing::error!(event = "METADATA_OUTBOX_DLQ", %entry, "metadata entry moved to DLQ");
 }
 
 impl Lane for MetadataLane {
     type Job = Job;
     type Lease = Lease;
     type Outcome = Outcome;
+
+    fn name(&self) -> &'static str {
+        "metadata"
+    }
 
     fn term(&self) -> Term {
         Term::Fixed(CLAIM)
@@ -192,11 +196,11 @@ impl Lane for MetadataLane {
         }
     }
 
-    async fn claim(&self, rooms: &Rooms) -> Result<Vec<Job>, Trouble> {
+    async fn claim(&self, rooms: &Rooms) -> Result<Claim<Job>, Trouble> {
         let room = self.room(rooms);
         // To the database 0 would mean 100.
         if room == 0 {
-            return Ok(Vec::new());
+            return Ok(Claim::of(Vec::new()));
         }
         let at_most = i32::try_from(room).unwrap_or(i32::MAX);
         let claimed =
@@ -206,7 +210,7 @@ impl Lane for MetadataLane {
             place: self.queues.stand(claimed.entity.entity_type(), claimed.entity.entity_id()),
             claimed,
         };
-        Ok(claimed.into_iter().map(job).collect())
+        Ok(Claim::of(claimed.into_iter().map(job).collect()))
     }
 
     async fn dispatch(&self, mut job: Job, lease: LeaseWatch) -> Finished<Outcome> {
@@ -252,7 +256,8 @@ impl Lane for MetadataLane {
         for repaired in &dead {
             tell_dead(repaired.id);
         }
-        Ok(Repaired { requeued: repaired.len() - dead.len(), ended: dead.len(), more: repaired.len() == BATCH })
+        let (requeued, ended) = (repaired.len() - dead.len(), dead.len());
+        Ok(Repaired { requeued, ended, more: repaired.len() == BATCH, ..Repaired::default() })
     }
 
     async fn next_due(&self) -> Result<Option<Duration>, Trouble> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::breaker::Health;
-use crate::lane::Verdict;
+use crate::lane::{Repaired, Verdict};
 use crate::wake::Cause;
 
 /// Somebody who counts. Every method does nothing unless it is written; none may block.
@@ -37,7 +37,9 @@ pub trait Meter: Send + Sync + 'static {
     /// So many leases were given back.
     fn released(&self, _count: usize) {}
     /// A pass of repair came back.
-    fn repaired(&self, _requeued: usize, _ended: usize) {}
+    fn repaired(&self, _repaired: &Repaired) {}
+    /// A claim met expired leases and took them over.
+    fn taken_over(&self, _taken_over: &Repaired) {}
     /// A breaker changed.
     fn breaker(&self, _route: &str, _health: Health) {}
     /// The listener is there, or gone.

@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 
 use symphony_outbox::connect::{Session, Target};
 use symphony_outbox::error::{CompleteError, Fault};
-use symphony_outbox::payment::worker::{self, Claimed, Rooms as RailRooms};
+use symphony_outbox::payment::worker::{self, Claimed, ClaimedBatch, Rooms as RailRooms};
 use symphony_outbox::payment::{self, AttemptState, Completed, Completion, Outcome, RailAnswer};
-use symphony_outbox::{BatchSize, WorkerId};
+use symphony_outbox::{BatchSize, OutboxId, WorkerId};
 
 use tokio::time::timeout;
 
-use crate::lane::{Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
+use crate::lane::{Claim, Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
 use crate::lease::{LeaseWatch, Term};
 use crate::line::Line;
 use crate::rail::{Answer, Payment, Rail};
@@ -35,6 +35,8 @@ use unknown::Next;
 const TOGETHER: usize = 1000;
 /// The longest that the database may take to say what a rail's policy allows.
 const LONGEST_ADVICE: Duration = Duration::from_secs(10);
+/// The error code of a payment whose worker was not heard of again.
+const LEASE_EXPIRED: &str = "LEASE_EXPIRED";
 /// How long after its own limit a rail may still answer before it is given up.
 const OVERTIME: Duration = Duration::from_secs(5);
 
@@ -183,6 +185,10 @@ impl Lane for PaymentLane {
     type Lease = Lease;
     type Outcome = Record;
 
+    fn name(&self) -> &'static str {
+        "payment"
+    }
+
     fn term(&self) -> Term {
         Term::Renewable(self.lease)
     }
@@ -208,13 +214,13 @@ impl Lane for PaymentLane {
         }
     }
 
-    async fn claim(&self, rooms: &Rooms) -> Result<Vec<Job>, Trouble> {
+    async fn claim(&self, rooms: &Rooms) -> Result<Claim<Job>, Trouble> {
         let Some(at_most) = u16::try_from(rooms.total()).ok().and_then(|total| BatchSize::try_from(total).ok())
         else {
             return Err(Trouble::Refused(format!("a claim of {} rows", rooms.total())));
         };
         let of_rails = self.rooms(|rail| rooms.of(rail));
-        let claimed = self
+        let ClaimedBatch { claimed, taken_over } = self
             .claims
             .call(async |session| {
                 worker::claim_within(session, &self.worker, at_most, self.lease, &of_rails).await
@@ -224,7 +230,8 @@ impl Lane for PaymentLane {
             Some(callers) => callers.of(&self.claims, &claimed).await,
             None => HashMap::new(),
         };
-        Ok(claimed.into_iter().map(|claimed| Job { caller: of.remove(&claimed.outbox_id), claimed }).collect())
+        let job = |claimed: Claimed| Job { caller: of.remove(&claimed.outbox_id), claimed };
+        Ok(Claim { jobs: claimed.into_iter().map(job).collect(), taken_over: ended_leases(&taken_over) })
     }
 
     async fn dispatch(&self, job: Job, lease: LeaseWatch) -> Finished<Record> {
@@ -266,6 +273,13 @@ impl Lane for PaymentLane {
         Ok(ends.into_iter().map(ended).collect())
     }
 
+    fn recorded(&self, route: &str, done: &Done<Lease, Record>, state: &'static str) {
+        if state == AttemptState::Failed.as_str() {
+            let code = done.outcome.outcome.reason().map_or("", |reason| reason.code.as_str());
+            log_failed(done.lease.0.outbox_id, route, code);
+        }
+    }
+
     async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, Trouble> {
         let leases: Vec<_> = leases.iter().map(|lease| lease.0).collect();
         let mut held = Vec::with_capacity(leases.len());
@@ -297,15 +311,35 @@ impl Lane for PaymentLane {
             .repairs
             .call(async |session| worker::repair(session, &self.worker, BatchSize::MOST).await)
             .await?;
-        let ended = repaired.iter().filter(|repaired| repaired.state == AttemptState::Failed).count();
         let more = repaired.len() >= usize::from(BatchSize::MOST.get());
-        Ok(Repaired { requeued: repaired.len() - ended, ended, more })
+        Ok(Repaired { more, ..ended_leases(&repaired) })
     }
 
     async fn next_due(&self) -> Result<Option<Duration>, Trouble> {
         let rooms = self.rooms(|_| 1);
         self.claims.call(async |session| worker::next_due(session, &rooms).await).await
     }
+}
+
+/// What became of expired leases. Each payment that ended with one is logged.
+fn ended_leases(leases: &[worker::Repaired]) -> Repaired {
+    let mut all = Repaired::default();
+    for lease in leases {
+        if lease.state == AttemptState::Failed {
+            all.ended += 1;
+            log_failed(lease.outbox_id, &lease.rail_type, LEASE_EXPIRED);
+        } else {
+            all.requeued += 1;
+        }
+        *all.attempts.entry((lease.rail_type.clone(), lease.state.as_str())).or_insert(0) += 1;
+        all.lost_workers.insert(lease.lost_worker.to_string());
+    }
+    all
+}
+
+/// The line that alerting matches: one for each payment that ends as FAILED, by ids and codes of ours alone.
+fn log_failed(outbox_id: OutboxId, rail: &str, error_code: &str) {
+    tracing::warn!(event = "PAYMENT_FAILED", %outbox_id, rail, error_code, "a payment ended as FAILED");
 }
 
 fn ended(end: Result<Completed, CompleteError>) -> Ended {

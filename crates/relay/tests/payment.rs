@@ -86,7 +86,7 @@ async fn a_process_may_hold_more_leases_than_one_call_takes() {
     let mut leases = Vec::new();
     for _ in 0..2 {
         let jobs = lane.claim(&Rooms::new(1000, 1000)).await.unwrap();
-        leases.extend(jobs.iter().map(|job| lane.lease(job)));
+        leases.extend(jobs.jobs.iter().map(|job| lane.lease(job)));
     }
     assert_eq!(leases.len(), 1001);
     assert_eq!(lane.renew(&leases).await.unwrap(), vec![true; 1001]);
@@ -99,7 +99,7 @@ async fn an_outcome_that_waits_does_not_hold_up_the_next() {
     let database = database(2).await;
     let lane = lane(target(&database).await, LEASE);
     let mut done = Vec::new();
-    for job in lane.claim(&Rooms::new(2, 2)).await.unwrap() {
+    for job in lane.claim(&Rooms::new(2, 2)).await.unwrap().jobs {
         let lease = lane.lease(&job);
         done.push(Arc::new(Done { lease, outcome: lane.dispatch(job, held()).await.outcome }));
     }
@@ -132,14 +132,14 @@ async fn a_database_that_never_says_what_the_policy_allows_does_not_hold_a_payme
     let database = database(1).await;
     let working = lane(target(&database).await, LEASE);
     let one = Rooms::new(1, 1);
-    let job = working.claim(&one).await.unwrap().remove(0);
+    let job = working.claim(&one).await.unwrap().jobs.remove(0);
     let lease = working.lease(&job);
     let sent = working.dispatch(job, held()).await;
     let ended = working.complete(&[Arc::new(Done { lease, outcome: sent.outcome })]).await.unwrap();
     assert_eq!(ended, [Ended::Recorded { state: "RETRYABLE", again: true, frees: false }]);
     let root = database.connect().await.unwrap();
     root.batch_execute("update symphony.payment_outbox_pending set next_attempt_at = now()").await.unwrap();
-    let job = working.claim(&one).await.unwrap().remove(0);
+    let job = working.claim(&one).await.unwrap().jobs.remove(0);
     assert!(job.claimed.outcome_unknown);
 
     // It takes the connection and says nothing, as one that a firewall has forgotten.
@@ -156,7 +156,7 @@ async fn a_database_that_never_says_what_the_policy_allows_does_not_hold_a_payme
 async fn a_rail_that_never_answers_does_not_hold_a_payment_for_ever() {
     let database = database(1).await;
     let lane = lane_of(Mute { answers: false }, target(&database).await, LEASE);
-    let job = lane.claim(&Rooms::new(1, 1)).await.unwrap().remove(0);
+    let job = lane.claim(&Rooms::new(1, 1)).await.unwrap().jobs.remove(0);
     let sent = timeout(SOON, lane.dispatch(job, held())).await.expect("it waits for ever");
     assert_eq!(sent.verdict, Verdict::Bad);
     let recorded = format!("{:?}", sent.outcome);

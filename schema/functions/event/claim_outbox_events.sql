@@ -12,6 +12,8 @@
 -- failed goes alone: should it fail again, nobody goes back with it. Heads are sought by number, and where too few are found, because
 -- many events wait behind few, aggregate by aggregate. Unset or empty, the order is none of its business.
 --
+-- How many claims of others were taken over is in the setting symphony.ended_claims until the transaction ends: the result has no place for it.
+--
 -- A claim has no token: give a processor id that was never used before, for it is all that tells a claim from an
 -- earlier one. See docs/decisions/0005-event-claims-without-tokens.md.
 -- Locks: the rows it returns, and with the setting some that it lets go again. Waits for nobody. Raises: P7005. For: symphony_executor.
@@ -47,6 +49,8 @@ declare
   v_stale     int;
   v_found     bigint[];
   v_taken     bigint[] := '{}';
+  -- How many of those were under a claim that is too old.
+  v_takeovers bigint := 0;
   -- For a claim in order: how many followers it may bring, whether there is more than it looked at, what it saw, the heads that are
   -- locked, and how far aggregates were walked.
   v_setting   constant text := nullif(current_setting('symphony.claim_followers', true), '');
@@ -68,8 +72,9 @@ begin
   if v_setting is not null then
     v_window := greatest(4 * p_batch_size, 200);
     select array_agg(w.place order by w.id),
-           v_window in (count(*) filter (where w.kind = 'fresh'), count(*) filter (where w.kind = 'retry'), count(*) filter (where w.kind = 'stale'))
-    into v_seen, v_crowded
+           v_window in (count(*) filter (where w.kind = 'fresh'), count(*) filter (where w.kind = 'retry'), count(*) filter (where w.kind = 'stale')),
+           count(*) filter (where w.kind = 'stale')
+    into v_seen, v_crowded, v_stale
     from (
       (select 'fresh' as kind, o.id, o.ctid as place
        from outbox o
@@ -238,6 +243,9 @@ begin
         ) f
       ) f
       where f.ours);
+    if v_stale > 0 then
+      v_takeovers := (select count(*) from outbox o where o.id = any (v_taken) and o.claimed_at is not null);
+    end if;
     update outbox o
     set claimed_at = now(),
         claimed_by = p_processor_id
@@ -321,6 +329,7 @@ begin
           ) l);
       end if;
       if v_stale > 0 then
+        v_takeovers := v_takeovers - cardinality(v_found);
         v_found := v_found || array(
           select l.id
           from (
@@ -343,6 +352,7 @@ begin
             limit v_stale
             for update of o skip locked
           ) l);
+        v_takeovers := v_takeovers + cardinality(v_found);
       end if;
 
       update outbox o
@@ -356,6 +366,9 @@ begin
     end loop;
   end if;
 
+  if v_takeovers > 0 then
+    perform set_config('symphony.ended_claims', v_takeovers::text, true);
+  end if;
   return query
     select o.id, o.aggregate_type, o.aggregate_id, o.event_type, o.payload, o.retry_count
     from outbox o

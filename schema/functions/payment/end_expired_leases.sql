@@ -1,7 +1,10 @@
 -- Ends leases that expired, in the ledger's words: the one mechanism behind repair and takeover.
 --
 -- The caller has locked the rows and says where they are. With a delay they are due after it; without, they keep their time.
--- Locks: nothing more. For: claim_outbox_batch and repair_expired_leases.
+-- The result of a claim has no place for the leases that it took over. So each lease that is ended here is also appended to the setting
+-- symphony.ended_leases, a line with a JSON array for each call, which lasts as long as the transaction: the worker's own statement reads it
+-- back, to count and log dead workers without another round trip.
+-- Locks: nothing more. For: claim_outbox_batch, repair_expired_leases and repair_payment_rail.
 create or replace function symphony.end_expired_leases(p_pending_rows tid[], p_worker_id text, p_delay_seconds int)
   returns table (outbox_id uuid, attempt_no int, state symphony.outbox_attempt_state, next_attempt_at timestamptz, worker_id text)
   language plpgsql
@@ -11,22 +14,42 @@ as $$
 #variable_conflict use_column
 declare
   v_count constant int := coalesce(cardinality(p_pending_rows), 0);
+  v_rails jsonb;
+  v_ended jsonb;
 begin
   if v_count = 0 then
     return;
   end if;
+  select jsonb_object_agg(p.outbox_id, p.rail_type)
+  into v_rails
+  from payment_outbox_pending p
+  where p.ctid = any (p_pending_rows);
+
+  select jsonb_agg(jsonb_build_object(
+           'outbox_id', s.outbox_id, 'attempt_no', s.attempt_no, 'state', s.state, 'next_attempt_at', s.next_attempt_at,
+           'rail_type', v_rails -> s.outbox_id::text, 'lost_worker', s.worker_id))
+  into v_ended
+  from settle_outbox_leases(
+    p_pending_rows,
+    array_fill('ZOMBIE_REQUEUE'::symphony.outbox_attempt_state, array[v_count]),
+    null,
+    null,
+    array_fill('LEASE_EXPIRED'::text, array[v_count]),
+    array_fill(format('the lease expired without an outcome; %s found it', p_worker_id), array[v_count]),
+    null,
+    array_fill(p_delay_seconds, array[v_count])) s;
+
+  if v_ended is null then
+    return;
+  end if;
+  -- Appended as text: whatever stands there already must not make a claim fail.
+  perform set_config('symphony.ended_leases', concat_ws(E'\n', nullif(current_setting('symphony.ended_leases', true), ''), v_ended), true);
   return query
-    select s.outbox_id, s.attempt_no, s.state, s.next_attempt_at, s.worker_id
-    from settle_outbox_leases(
-      p_pending_rows,
-      array_fill('ZOMBIE_REQUEUE'::symphony.outbox_attempt_state, array[v_count]),
-      null,
-      null,
-      array_fill('LEASE_EXPIRED'::text, array[v_count]),
-      array_fill(format('the lease expired without an outcome; %s found it', p_worker_id), array[v_count]),
-      null,
-      array_fill(p_delay_seconds, array[v_count])) s;
+    select e.outbox_id, e.attempt_no, e.state, e.next_attempt_at, e.lost_worker
+    from jsonb_to_recordset(v_ended) as e (
+      outbox_id uuid, attempt_no int, state symphony.outbox_attempt_state, next_attempt_at timestamptz, lost_worker text);
 end
 $$;
 
-comment on function symphony.end_expired_leases(tid[], text, int) is 'Ends expired leases: ZOMBIE_REQUEUE, or FAILED with LEASE_EXPIRED at the ceiling.';
+comment on function symphony.end_expired_leases(tid[], text, int) is
+  'Ends expired leases: ZOMBIE_REQUEUE, or FAILED with LEASE_EXPIRED at the ceiling. Says so in the setting symphony.ended_leases.';

@@ -14,14 +14,19 @@ use crate::error::Fault;
 use crate::error::event::{ClaimError, CompleteError};
 use crate::{BatchSize, WorkerId};
 
+/// How many claims of others were taken over is in a setting of the transaction, emptied before the claim and read after it.
 const CLAIM: &str = "\
-    select id, aggregate_type, aggregate_id, event_type, payload, retry_count \
-    from m10_recovery.claim_outbox_events($1, $2)";
+    select c.id, c.aggregate_type, c.aggregate_id, c.event_type, c.payload, c.retry_count, \
+           current_setting('symphony.ended_claims', true) as ended_claims \
+    from m10_recovery.claim_outbox_events( \
+      case when set_config('symphony.ended_claims', '', true) = '' then $1 end, $2) c";
 /// The room for followers is a setting of this statement alone. The claim takes it as an argument of a sort, so that it is set first.
 const CLAIM_IN_ORDER: &str = "\
-    select c.id, c.aggregate_type, c.aggregate_id, c.event_type, c.payload, c.retry_count \
+    select c.id, c.aggregate_type, c.aggregate_id, c.event_type, c.payload, c.retry_count, \
+           current_setting('symphony.ended_claims', true) as ended_claims \
     from set_config('symphony.claim_followers', $3::text, true) said, \
-         m10_recovery.claim_outbox_events(case when said is not null then $1 end, $2) c";
+         m10_recovery.claim_outbox_events( \
+           case when said is not null and set_config('symphony.ended_claims', '', true) = '' then $1 end, $2) c";
 const COMPLETE: &str = "select m10_recovery.complete_outbox_event($1, $2, $3, $4)";
 const COMPLETE_ALL: &str = "\
     select m10_recovery.complete_outbox_event(c.id, c.processor_id, c.success, c.error) \
@@ -74,6 +79,8 @@ pub struct Claim {
     pub processor: ProcessorId,
     /// What is held; nothing where nothing was claimable.
     pub events: Vec<Claimed>,
+    /// How many of them another processor had claimed, and was not heard of again.
+    pub taken_over: usize,
 }
 
 /// An event under a claim.
@@ -111,8 +118,7 @@ pub async fn claim(client: &impl Ask, worker: &WorkerId, size: BatchSize) -> Res
         (&i32::from(size.get()), Type::INT4),
     ];
     let rows = client.ask(CLAIM, &arguments).await?;
-    let events = rows.iter().map(claimed).collect::<Result<_, _>>()?;
-    Ok(Claim { processor, events })
+    claim_of(processor, &rows)
 }
 
 /// Claims events so that the order of each aggregate can be kept: heads, those that no unprocessed event of their aggregate comes
@@ -135,8 +141,16 @@ pub async fn claim_in_order(
         (&i32::from(followers), Type::INT4),
     ];
     let rows = client.ask(CLAIM_IN_ORDER, &arguments).await?;
-    let events = rows.iter().map(claimed).collect::<Result<_, _>>()?;
-    Ok(Claim { processor, events })
+    claim_of(processor, &rows)
+}
+
+fn claim_of(processor: ProcessorId, rows: &[Row]) -> Result<Claim, ClaimError> {
+    let taken_over: Option<&str> = match rows.first() {
+        Some(row) => row.try_get("ended_claims")?,
+        None => None,
+    };
+    let taken_over = taken_over.and_then(|count| count.parse().ok()).unwrap_or(0);
+    Ok(Claim { processor, events: rows.iter().map(claimed).collect::<Result<_, _>>()?, taken_over })
 }
 
 /// Records how an event went.

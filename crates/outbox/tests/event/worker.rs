@@ -4,7 +4,7 @@ use symphony_outbox::BatchSize;
 use symphony_outbox::error::Fault;
 use symphony_outbox::error::event::{ClaimError, CompleteError};
 use symphony_outbox::event::EventId;
-use symphony_outbox::event::worker::{Outcome, claim, complete};
+use symphony_outbox::event::worker::{Outcome, claim, claim_in_order, complete};
 
 use crate::stage::{OUTBOX, Stage};
 
@@ -89,4 +89,33 @@ async fn a_name_that_the_database_cannot_hold_is_an_invalid_argument() {
     let stage = Stage::set().await;
     let error = claim(&stage.root, &"a\0b".into(), BatchSize::ONE).await.unwrap_err();
     assert!(matches!(error, ClaimError::InvalidArgument(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_claim_tells_how_many_claims_of_others_it_took_over() {
+    for in_order in [false, true] {
+        let stage = Stage::set().await;
+        for number in 1..=3 {
+            stage.publish(number).await;
+        }
+        let take = async || {
+            let (client, worker) = (&stage.root, "worker-2".into());
+            if in_order {
+                claim_in_order(client, &worker, BatchSize::MOST, 9).await.unwrap()
+            } else {
+                claim(client, &worker, BatchSize::MOST).await.unwrap()
+            }
+        };
+        assert_eq!((stage.claim().await.events.len(), take().await.taken_over), (3, 0));
+        stage.let_claims_age().await;
+        stage.publish(4).await;
+        let held = take().await;
+        assert_eq!((held.events.len(), held.taken_over), (4, 3), "in order: {in_order}");
+        assert_eq!(take().await.taken_over, 0);
+        // Several claims in one transaction are told apart.
+        stage.let_claims_age().await;
+        stage.root.batch_execute("begin").await.unwrap();
+        assert_eq!((take().await.taken_over, take().await.taken_over), (4, 0));
+        stage.root.batch_execute("rollback").await.unwrap();
+    }
 }

@@ -27,7 +27,7 @@ async fn enqueue(stage: &Stage, rail: &str, count: i32) {
 
 /// How many of each of two rails a claim gives.
 async fn claim(client: &Client, at_most: BatchSize, rooms: &Rooms) -> (usize, usize) {
-    let claimed = claim_within(client, &worker(), at_most, LEASE, rooms).await.unwrap();
+    let claimed = claim_within(client, &worker(), at_most, LEASE, rooms).await.unwrap().claimed;
     let of = |rail: &str| claimed.iter().filter(|claimed| claimed.rail_type == rail).count();
     (of("swift"), of("fedwire"))
 }

@@ -9,10 +9,9 @@ use tokio::time::Instant;
 use crate::backoff::Backoff;
 use crate::breaker::Health;
 use crate::desk::Entry;
-use crate::lane::{Done, Ended, Lane, Repaired, Trouble, Verdict};
+use crate::lane::{Claim, Done, Ended, Lane, Repaired, Trouble, Verdict};
 use crate::metrics::{Catch, Meter};
 use crate::rooms::Rooms;
-use crate::trace::TraceId;
 
 use super::calls::{Jobs, LaneEntry, Report};
 use super::flights::{Landed, Landing};
@@ -94,8 +93,9 @@ impl<L: Lane> Shift<L> {
                 }
                 self.claimed(&rooms, sent, jobs, now);
             }
-            Report::ClaimedLate { sent, jobs } => {
-                for lease in jobs.iter().map(|job| self.lane.lease(job)) {
+            Report::ClaimedLate { sent, claim } => {
+                self.took_over(&claim.taken_over);
+                for lease in claim.jobs.iter().map(|job| self.lane.lease(job)) {
                     if self.held.insert(lease.clone()) {
                         self.summary.claimed += 1;
                         self.releases.give_back(lease, sent + self.term.length());
@@ -119,8 +119,8 @@ impl<L: Lane> Shift<L> {
 
     fn claimed(&mut self, rooms: &Rooms, sent: Instant, jobs: Jobs<L>, now: Instant) {
         self.claiming = false;
-        let jobs = match jobs {
-            Ok(jobs) => jobs,
+        let Claim { jobs, taken_over } = match jobs {
+            Ok(claim) => claim,
             Err(trouble) => {
                 self.wake.claim_failed(&trouble, now);
                 tell(&*self.meter, "claim", &trouble, &self.wake.backoff);
@@ -128,6 +128,7 @@ impl<L: Lane> Shift<L> {
             }
         };
         recovered("claim", &mut self.wake.backoff);
+        self.took_over(&taken_over);
         let rows = jobs.len();
         let started = self.start(jobs, rooms, sent, now);
         let size = match rows {
@@ -184,6 +185,7 @@ impl<L: Lane> Shift<L> {
         match ended {
             Ended::Recorded { state, again, frees } => {
                 self.meter.attempt(&entry.route, state);
+                self.lane.recorded(&entry.route, &entry.done, state);
                 self.summary.recorded += 1;
                 if again {
                     self.meter.retry_scheduled(&entry.route);
@@ -193,7 +195,11 @@ impl<L: Lane> Shift<L> {
                     self.wake.nudge();
                 }
             }
-            Ended::LeaseLost => self.lease_lost(lease, trace_id),
+            Ended::LeaseLost => {
+                tracing::info!(event = "CONCURRENCY_EVENT", lane = self.lane.name(), %lease, route = %entry.route,
+                    trace_id = trace_id.map(display), "a completion was refused: the lease was lost");
+                self.lease_lost();
+            }
             Ended::AlreadyTerminal => {
                 tracing::info!(%lease, trace_id = trace_id.map(display), "the row had ended already");
                 self.meter.already_terminal();
@@ -208,8 +214,7 @@ impl<L: Lane> Shift<L> {
         self.held.remove(lease);
     }
 
-    fn lease_lost(&mut self, lease: &L::Lease, trace_id: Option<TraceId>) {
-        tracing::info!(%lease, trace_id = trace_id.map(display), "the lease was lost");
+    fn lease_lost(&mut self) {
         self.meter.lease_lost();
         self.summary.lease_lost += 1;
     }
@@ -242,9 +247,10 @@ impl<L: Lane> Shift<L> {
             } else {
                 flight.lost = true;
                 flight.cut_off();
-                let (lease, trace_id) = (flight.lease.clone(), flight.trace_id);
+                tracing::info!(lease = %flight.lease, route = %flight.route, trace_id = flight.trace_id.map(display),
+                    "the lease was lost: its dispatch is cut off");
                 self.renewal.ended(*id);
-                self.lease_lost(&lease, trace_id);
+                self.lease_lost();
             }
         }
     }
@@ -271,20 +277,45 @@ impl<L: Lane> Shift<L> {
         }
     }
 
+    /// A claim met leases of workers that were not heard of again.
+    fn took_over(&mut self, taken_over: &Repaired) {
+        if taken_over.count() > 0 {
+            self.meter.taken_over(taken_over);
+            self.ended_leases(taken_over, "claim");
+        }
+    }
+
+    /// Logs what alerting is written against: that leases had expired, and what became of them.
+    fn ended_leases(&mut self, leases: &Repaired, found_by: &'static str) {
+        let (count, lane) = (leases.count(), self.lane.name());
+        if count == 0 {
+            return;
+        }
+        self.summary.repaired += u64::try_from(count).unwrap_or(u64::MAX);
+        let lost_workers = leases.lost_workers.iter().map(String::as_str).take(10).collect::<Vec<_>>().join(", ");
+        tracing::warn!(
+            event = "expired_leases_detected",
+            lane,
+            found_by,
+            count,
+            lost_workers,
+            "leases had expired"
+        );
+        let (requeued, ended) = (leases.requeued, leases.ended);
+        tracing::info!(event = "leases_repaired", lane, found_by, requeued, ended, "expired leases were ended");
+    }
+
     fn repaired(&mut self, repaired: Result<Repaired, Trouble>, now: Instant) {
         match repaired {
-            Ok(Repaired { requeued, ended, more }) => {
+            Ok(repaired) => {
                 recovered("repair", &mut self.repair_backoff);
-                self.meter.repaired(requeued, ended);
-                self.summary.repaired += u64::try_from(requeued + ended).unwrap_or(u64::MAX);
-                if requeued > 0 {
+                self.meter.repaired(&repaired);
+                self.ended_leases(&repaired, "repair");
+                if repaired.requeued > 0 {
                     self.wake.scheduled();
                 }
-                if requeued + ended > 0 {
-                    tracing::warn!(requeued, ended, "leases had expired");
-                }
                 // A pass that did nothing is not repeated at once, whatever it says.
-                let again = more && requeued + ended > 0;
+                let again = repaired.more && repaired.count() > 0;
                 self.repair_in(if again { Duration::ZERO } else { self.settings.repair_every }, now);
             }
             Err(trouble) => {

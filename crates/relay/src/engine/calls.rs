@@ -9,11 +9,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::desk::Entry;
 use crate::fail_point::{self, Step};
-use crate::lane::{Ended, Lane, Repaired, Trouble};
+use crate::lane::{Claim, Ended, Lane, Repaired, Trouble};
 use crate::rooms::Rooms;
 
 type Answer<T> = Result<T, Trouble>;
-pub(super) type Jobs<L> = Answer<Vec<<L as Lane>::Job>>;
+pub(super) type Jobs<L> = Answer<Claim<<L as Lane>::Job>>;
 pub(super) type LaneEntry<L> = Entry<<L as Lane>::Lease, <L as Lane>::Outcome>;
 
 /// What a call brought, with what is needed to make sense of it.
@@ -21,7 +21,7 @@ pub(super) enum Report<L: Lane> {
     /// A claim, sent then. Where it took too long, it is still under way in `late`.
     Claimed { rooms: Rooms, sent: Instant, jobs: Jobs<L>, late: Option<JoinSet<Jobs<L>>> },
     /// A claim that everybody had given up, and its rows after all.
-    ClaimedLate { sent: Instant, jobs: Vec<L::Job> },
+    ClaimedLate { sent: Instant, claim: Claim<L::Job> },
     /// A completion.
     Completed { entries: Vec<LaneEntry<L>>, ended: Answer<Vec<Ended>> },
     /// A renewal, sent then, of these dispatches.
@@ -84,8 +84,8 @@ impl<L: Lane> Calls<L> {
     /// till then, and burn an attempt.
     pub(super) fn wait_for(&mut self, mut late: JoinSet<Jobs<L>>, sent: Instant, until: Instant) {
         self.tasks.spawn(async move {
-            let jobs = timeout_at(until, late.join_next()).await.map_or_else(|_| Ok(Vec::new()), flat);
-            Report::ClaimedLate { sent, jobs: jobs.unwrap_or_default() }
+            let claim = timeout_at(until, late.join_next()).await.ok().and_then(|joined| flat(joined).ok());
+            Report::ClaimedLate { sent, claim: claim.unwrap_or_else(|| Claim::of(Vec::new())) }
         });
     }
 

@@ -136,7 +136,7 @@ fn land<O>(joined: Result<(Id, Landing<O>), JoinError>) -> (Id, Landing<O>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lane::{Done, Ended, Repaired, Trouble};
+    use crate::lane::{Claim, Done, Ended, Repaired, Trouble};
     use crate::lease::Term;
     use crate::rooms::Rooms;
 
@@ -148,6 +148,9 @@ mod tests {
         type Lease = u8;
         type Outcome = ();
 
+        fn name(&self) -> &'static str {
+            unreachable!()
+        }
         fn term(&self) -> Term {
             unreachable!()
         }
@@ -160,7 +163,7 @@ mod tests {
         fn route<'a>(&self, _: &'a u8) -> &'a str {
             unreachable!()
         }
-        async fn claim(&self, _: &Rooms) -> Result<Vec<u8>, Trouble> {
+        async fn claim(&self, _: &Rooms) -> Result<Claim<u8>, Trouble> {
             unreachable!()
         }
         async fn dispatch(&self, _: u8, _: LeaseWatch) -> Finished<()> {

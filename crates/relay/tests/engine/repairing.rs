@@ -7,6 +7,10 @@ use symphony_relay::lane::Repaired;
 
 use crate::sim::*;
 
+fn repaired(requeued: usize, ended: usize, more: bool) -> Repaired {
+    Repaired { requeued, ended, more, ..Repaired::default() }
+}
+
 #[tokio::test(start_paused = true)]
 async fn repair_begins_at_a_time_of_its_own_within_the_first_minute_and_goes_on_every_minute() {
     let mut firsts = Vec::new();
@@ -28,11 +32,7 @@ async fn repair_begins_at_a_time_of_its_own_within_the_first_minute_and_goes_on_
 #[tokio::test(start_paused = true)]
 async fn a_pass_that_leaves_more_is_followed_by_another_at_once() {
     let sim = Sim::new();
-    sim.world().repairs.extend([
-        Repaired { requeued: 100, ended: 0, more: true },
-        Repaired { requeued: 99, ended: 1, more: true },
-        Repaired { requeued: 0, ended: 0, more: true },
-    ]);
+    sim.world().repairs.extend([repaired(100, 0, true), repaired(99, 1, true), repaired(0, 0, true)]);
     let work = start(&sim, Settings { poll: None, ..Settings::default() });
     pass(60 * S).await;
     let times = sim.times(Call::Repair);
@@ -47,7 +47,7 @@ async fn rows_that_repair_put_back_wake_it_when_they_are_due() {
     let work = start(&sim, Settings { poll: None, ..Settings::default() });
     pass(S).await;
     let asked = sim.made(Call::NextDue).len();
-    sim.world().repairs.push_back(Repaired { requeued: 1, ended: 0, more: false });
+    sim.world().repairs.push_back(repaired(1, 0, false));
     let id = sim.schedule("wire", 61 * S);
     pass(70 * S).await;
     assert!(sim.made(Call::NextDue).len() > asked);

@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use symphony_relay::breaker::Health;
-use symphony_relay::lane::Verdict;
+use symphony_relay::lane::{Repaired, Verdict};
 use symphony_relay::metrics::{Catch, Meter};
 use symphony_relay::wake::Cause;
 
@@ -117,7 +117,12 @@ impl Counts {
                 "How long claims took",
                 Family::new_with_constructor(histogram as fn() -> Histogram),
             ),
-            attempts: of(r, "attempts", "Attempts that were recorded, by state", Family::default()),
+            attempts: of(
+                r,
+                "attempts",
+                "Attempts that were recorded, by state, those of expired leases included",
+                Family::default(),
+            ),
             retries: of(r, "retries_scheduled", "Attempts after which the row is tried again", Family::default()),
             abandoned: of(r, "dispatch_abandoned", "Dispatches that were cut off", Family::default()),
             lease_lost: of(r, "lease_lost", "Leases found lost by a completion or a renewal", Family::default()),
@@ -129,11 +134,16 @@ impl Counts {
             ),
             given_up: of(r, "outcomes_given_up", "Outcomes that could not be recorded", Family::default()),
             released: of(r, "leases_released", "Leases given back unstarted", Family::default()),
-            reaper_requeues: of(r, "reaper_requeues", "Expired leases whose rows went back", Family::default()),
+            reaper_requeues: of(
+                r,
+                "reaper_requeues",
+                "Expired leases whose rows went back, by repair or by a claim that took them over",
+                Family::default(),
+            ),
             reaper_ended: of(
                 r,
                 "reaper_ended",
-                "Expired leases whose rows had no attempts left",
+                "Expired leases whose rows had no attempts left, found by repair or by a claim",
                 Family::default(),
             ),
             repair_passes: of(r, "repair_passes", "Passes over expired leases that came back", Family::default()),
@@ -209,6 +219,16 @@ impl LaneMeter {
         Lane { lane: self.lane }
     }
 
+    /// Expired leases of other workers, whoever ended them.
+    fn ended_leases(&self, leases: &Repaired) {
+        self.counts.reaper_requeues.get_or_create(&self.lane()).inc_by(many(leases.requeued));
+        self.counts.reaper_ended.get_or_create(&self.lane()).inc_by(many(leases.ended));
+        for ((rail, state), count) in &leases.attempts {
+            let attempt = Attempt { lane: self.lane, rail: rail.clone(), state };
+            self.counts.attempts.get_or_create(&attempt).inc_by(many(*count));
+        }
+    }
+
     fn route(&self, rail: &str) -> Route {
         Route { lane: self.lane, rail: rail.to_owned() }
     }
@@ -278,10 +298,13 @@ impl Meter for LaneMeter {
         self.counts.released.get_or_create(&self.lane()).inc_by(many(count));
     }
 
-    fn repaired(&self, requeued: usize, ended: usize) {
+    fn repaired(&self, repaired: &Repaired) {
         self.counts.repair_passes.get_or_create(&self.lane()).inc();
-        self.counts.reaper_requeues.get_or_create(&self.lane()).inc_by(many(requeued));
-        self.counts.reaper_ended.get_or_create(&self.lane()).inc_by(many(ended));
+        self.ended_leases(repaired);
+    }
+
+    fn taken_over(&self, taken_over: &Repaired) {
+        self.ended_leases(taken_over);
     }
 
     fn breaker(&self, route: &str, health: Health) {

@@ -65,6 +65,7 @@ async fn what_the_store_refuses_is_given_up_with_one_line_each_and_no_word_of_wh
             if line.contains(LINE) {
                 let line: serde_json::Value = serde_json::from_str(&line).unwrap();
                 assert_eq!((&line["level"], &line["message"]), (&json!("ERROR"), &json!(LINE)), "{line}");
+                assert_eq!(line["event"], "METADATA_OUTBOX_DLQ", "{line}");
                 *dead.get_mut(line["entry"].as_str().unwrap()).unwrap() += 1;
             }
         }

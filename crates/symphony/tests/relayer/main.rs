@@ -7,7 +7,8 @@
 //! - [`dying`], [`killing`], [`freezing`], [`replies`], [`stopping`]: proof 27, the relayer dies, is late, or is told to go
 //! - [`crashing`], [`stalling`], [`pooling`]: proof 28, the database dies, falls silent, or is behind a pooler
 //! - [`doubting`], [`breaking`]: proof 29, the bank does not say, or is down; [`oversized_payloads`]: or refuses single rows
-//! - [`refusing`], [`config_secrets`], [`answering`], [`logging`]: why it does not start, what it answers, what it writes
+//! - [`refusing`], [`config_secrets`]: why it does not start, and what it says then
+//! - [`answering`], [`logging`], [`log_events`]: what it answers, what it writes; [`lease_takeover`]: what it tells of a dead worker
 //! - [`one_role`]: a login with symphony_executor alone runs every lane
 //! - [`spanning`]: which spans it draws, and that nothing waits for them; [`collector`] takes them
 //! - [`ruling`], [`alerting`]: the alerts and the dashboard that ship, as text and in a real run; [`tower`] has the Prometheus
@@ -30,7 +31,9 @@ mod freezing;
 mod http;
 mod idling;
 mod killing;
+mod lease_takeover;
 mod load;
+mod log_events;
 mod logging;
 mod one_role;
 mod oversized_payloads;

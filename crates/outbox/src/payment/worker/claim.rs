@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::{Rooms, whole_seconds};
+use super::leases::ended_leases;
+use super::{Repaired, Rooms, whole_seconds};
 use crate::ask::Ask;
 use crate::error::LeaseError;
 use crate::payment::{Lease, Payload};
@@ -18,11 +19,17 @@ const CLAIM: &str = "\
     from symphony.claim_outbox_batch($1, $2, $3)";
 /// The room is a setting of this statement alone. The claim takes it as an argument of a sort, so that it is set first. Two functions
 /// in a row are read and planned in half the time of a common table expression.
+///
+/// The leases that the claim took over are in another setting: see `end_expired_leases`. It is emptied before the claim and read after it, in the
+/// first row, which is there also where the claim brings nothing.
 const CLAIM_WITHIN: &str = "\
     select c.outbox_id, c.instruction_id, c.participant_id, c.sequence_id, c.idempotency_key, c.rail_type, c.payload, \
-           c.attempt_count, c.lease_token, c.lease_expires_at, c.outcome_unknown \
-    from set_config('symphony.claim_rooms', $4, true) said, \
-         symphony.claim_outbox_batch(case when said is not null then $1 end, $2, $3) c";
+           c.attempt_count, c.lease_token, c.lease_expires_at, c.outcome_unknown, \
+           case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.ended_leases', true) end as ended_leases \
+    from set_config('symphony.claim_rooms', $4, true) said \
+    left join symphony.claim_outbox_batch( \
+           case when said is not null and set_config('symphony.ended_leases', '', true) = '' then $1 end, $2, $3) \
+         with ordinality c on true";
 
 /// An instruction under a lease.
 #[derive(Clone, Debug)]
@@ -49,6 +56,15 @@ pub struct Claimed {
     pub lease_expires_at: Timestamp,
     /// Whether nobody knows how the last attempt ended: it may have been paid.
     pub outcome_unknown: bool,
+}
+
+/// What a claim brought.
+#[derive(Clone, Debug, Default)]
+pub struct ClaimedBatch {
+    /// The instructions, each under a fresh lease.
+    pub claimed: Vec<Claimed>,
+    /// Leases of other workers that had expired, and that the claim ended first. Some of their rows are among those claimed.
+    pub taken_over: Vec<Repaired>,
 }
 
 impl Claimed {
@@ -84,7 +100,8 @@ pub async fn claim(
     rows.iter().map(claimed).collect()
 }
 
-/// The same, with at most so many of each rail. A rail that has no room here gives nothing.
+/// The same, with at most so many of each rail, and with the leases that the claim took over. A rail that has no room here gives
+/// nothing.
 ///
 /// # Errors
 ///
@@ -95,7 +112,7 @@ pub async fn claim_within(
     at_most: BatchSize,
     lease: Duration,
     rooms: &Rooms,
-) -> Result<Vec<Claimed>, LeaseError> {
+) -> Result<ClaimedBatch, LeaseError> {
     let rows = client
         .ask(
             CLAIM_WITHIN,
@@ -107,7 +124,12 @@ pub async fn claim_within(
             ],
         )
         .await?;
-    rows.iter().map(claimed).collect()
+    let Some(first) = rows.first() else { return Ok(ClaimedBatch::default()) };
+    let taken_over = ended_leases(first.try_get("ended_leases")?);
+    // A claim that brings nothing leaves one row without a lease.
+    let nothing = first.try_get::<_, Option<OutboxId>>("outbox_id")?.is_none();
+    let claimed = if nothing { Vec::new() } else { rows.iter().map(claimed).collect::<Result<_, _>>()? };
+    Ok(ClaimedBatch { claimed, taken_over })
 }
 
 fn claimed(row: &Row) -> Result<Claimed, LeaseError> {

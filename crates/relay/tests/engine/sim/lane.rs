@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use symphony_relay::bell::Bell;
 use symphony_relay::breaker::Health;
-use symphony_relay::lane::{Done, Ended, Finished, Lane, Repaired, Trouble};
+use symphony_relay::lane::{Claim, Done, Ended, Finished, Lane, Repaired, Trouble};
 use symphony_relay::lease::{LeaseWatch, Term};
 use symphony_relay::metrics::Meter;
 use symphony_relay::rooms::Rooms;
@@ -39,6 +39,10 @@ impl Lane for Sim {
     type Lease = Lease;
     type Outcome = Outcome;
 
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
     fn term(&self) -> Term {
         self.world().term
     }
@@ -55,7 +59,7 @@ impl Lane for Sim {
         End::well(if *outcome == Outcome::Paid { "PAID" } else { "OTHER" })
     }
 
-    async fn claim(&self, rooms: &Rooms) -> Result<Vec<Job>, Trouble> {
+    async fn claim(&self, rooms: &Rooms) -> Result<Claim<Job>, Trouble> {
         assert!(rooms.total() > 0, "a claim without room");
         let number = self.world().made.len();
         self.call(Call::Claim, rooms.total()).await?;
@@ -77,7 +81,7 @@ impl Lane for Sim {
             }
         }
         world.made[number].got = jobs.len();
-        Ok(jobs)
+        Ok(Claim::of(jobs))
     }
 
     async fn dispatch(&self, job: Job, lease: LeaseWatch) -> Finished<Outcome> {
