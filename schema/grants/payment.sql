@@ -25,7 +25,9 @@ grant execute on function
   symphony.redrive_payment_outbox,
   symphony.repair_payment_rail,
   symphony.resolve_payment_outbox,
+  symphony.register_payment_rail,
   symphony.set_payment_rail,
+  symphony.retire_payment_rail,
   symphony.pause_payment_rail,
   symphony.resume_payment_rail
 to symphony_operator;

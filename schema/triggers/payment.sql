@@ -18,7 +18,7 @@ comment on trigger operations_are_append_only on symphony.payment_outbox_operati
 
 create or replace trigger rails_stay_registered
   before delete or truncate on symphony.payment_rails
-  for each statement execute function symphony.refuse_change('a rail stays registered; pause it instead');
+  for each statement execute function symphony.refuse_change('a rail is never deleted; retire it instead');
 alter table symphony.payment_rails enable always trigger rails_stay_registered;
 comment on trigger rails_stay_registered on symphony.payment_rails is 'Pending rows and the ledger name their rail: it cannot go.';
 

@@ -35,6 +35,9 @@ rails as (
   from symphony.payment_rails r
   left join pending p on p.rail_type = r.rail_type
   left join dead d on d.rail_type = r.rail_type
+  where r.retired_at is null
+     or p.rail_type is not null
+     or d.rail_type is not null
 )
 select coalesce(sum(r.due_unleased_count), 0)::bigint as due_unleased_count,
        coalesce(sum(r.leased_count), 0)::bigint as leased_count,

@@ -13,7 +13,7 @@
 //! # let mut client = database.connect().await?;
 //! # client.batch_execute("
 //! #     create table orders (id text primary key, total_cents bigint not null);
-//! #     select symphony.set_payment_rail('sepa', '{}', 'docs', 'an example')").await?;
+//! #     select symphony.register_payment_rail('sepa', '{}', 'docs', 'an example')").await?;
 //! use serde_json::json;
 //! use symphony_outbox::payment::{Instruction, producer};
 //!
@@ -55,7 +55,7 @@
 //! # let mut connection = sqlx::PgConnection::connect(&database.url()).await?;
 //! # sqlx::raw_sql("
 //! #     create table orders (id text primary key, total_cents bigint not null);
-//! #     select symphony.set_payment_rail('sepa', '{}', 'docs', 'an example')")
+//! #     select symphony.register_payment_rail('sepa', '{}', 'docs', 'an example')")
 //! #     .execute(&mut connection).await?;
 //! use serde_json::json;
 //! use symphony_outbox::payment::{Instruction, producer_sqlx};

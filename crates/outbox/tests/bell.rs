@@ -33,7 +33,7 @@ impl Stage {
     async fn set() -> Self {
         let database = Server::from_env().await.unwrap().database().await.unwrap();
         let root = database.connect().await.unwrap();
-        root.batch_execute("select symphony.set_payment_rail('sepa', '{}', 'test', 'bell')").await.unwrap();
+        root.batch_execute("select symphony.register_payment_rail('sepa', '{}', 'test', 'bell')").await.unwrap();
         let url = database.url_as_login(&["symphony_executor"]).await.unwrap();
         Self { database, root, executor: Target::parse(&url).unwrap() }
     }

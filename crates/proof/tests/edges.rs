@@ -10,7 +10,7 @@ use tokio_postgres::{Client, Error};
 async fn database(rail: &str) -> (Database, Client) {
     let database = Server::from_env().await.unwrap().database().await.unwrap();
     let client = database.connect().await.unwrap();
-    let register = "select symphony.set_payment_rail('rail', $1::text::jsonb, 'test', 'edges')";
+    let register = "select symphony.register_payment_rail('rail', $1::text::jsonb, 'test', 'edges')";
     client.execute(register, &[&rail]).await.unwrap();
     (database, client)
 }

@@ -12,7 +12,7 @@ async fn databases_asked_for_at_once_share_a_template_and_nothing_else() {
     let server = Server::from_env().await.unwrap();
     let (one, other) = tokio::try_join!(server.database(), server.database()).unwrap();
     let client = one.connect_as("symphony_operator").await.unwrap();
-    client.query("select symphony.set_payment_rail('sepa', '{}', 'me', 'a test')", &[]).await.unwrap();
+    client.query("select symphony.register_payment_rail('sepa', '{}', 'me', 'a test')", &[]).await.unwrap();
 
     assert_eq!(rails(&one).await, 1);
     assert_eq!(rails(&other).await, 0);

@@ -69,7 +69,7 @@ async fn main() -> ExitCode {
     let target = Arc::new(Target::parse(&cluster.url("postgres")).unwrap());
     let mut owner = target.connect().await.unwrap();
     symphony_outbox::schema::install(&mut owner, &[symphony_outbox::schema::Lane::Payment]).await.unwrap();
-    owner.batch_execute("select symphony.set_payment_rail('clock', '{}', 'bench', 'wakeups')").await.unwrap();
+    owner.batch_execute("select symphony.register_payment_rail('clock', '{}', 'bench', 'wakeups')").await.unwrap();
 
     let clock = Arc::new(Clock::default());
     let rails = BTreeMap::from([("clock".to_owned(), Arc::clone(&clock) as Arc<dyn Rail>)]);

@@ -55,7 +55,7 @@ impl Rail for Mute {
 async fn database(instructions: i32) -> Database {
     let database = Server::from_env().await.unwrap().database().await.unwrap();
     let root = database.connect().await.unwrap();
-    root.batch_execute("select symphony.set_payment_rail('sepa', '{}', 'test', 'relay')").await.unwrap();
+    root.batch_execute("select symphony.register_payment_rail('sepa', '{}', 'test', 'relay')").await.unwrap();
     let enqueue = "select count(symphony.enqueue_payment_outbox('i' || n, 'p' || n, 'k' || n, 'sepa', '{}')) \
                    from generate_series(1, $1) n";
     root.query(enqueue, &[&instructions]).await.unwrap();

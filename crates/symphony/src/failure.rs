@@ -254,7 +254,7 @@ impl From<EnqueueError> for Failure {
             EnqueueError::IdempotencyConflict(report) => said(DATABASE, &report),
             EnqueueError::InvalidArgument(report) => said(USAGE, &report),
             EnqueueError::UnknownRail(report) => said(NO, &report)
-                .hint("check the spelling with: symphony rail list; or register it with: symphony rail set"),
+                .hint("check the spelling with: symphony rail list; or register it with: symphony rail add"),
             EnqueueError::Fault(fault) => fault.into(),
         }
     }
@@ -283,9 +283,8 @@ impl From<OperateError> for Failure {
         match error {
             OperateError::InvalidState(report) => said(DATABASE, &report),
             OperateError::InvalidArgument(report) => said(USAGE, &report),
-            OperateError::UnknownRail(report) => {
-                said(NO, &report).hint("see which there are with: symphony rail list")
-            }
+            OperateError::UnknownRail(report) => said(NO, &report)
+                .hint("see which there are with: symphony rail list; register one with: symphony rail add"),
             OperateError::Fault(fault) => fault.into(),
         }
     }

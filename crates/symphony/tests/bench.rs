@@ -175,7 +175,7 @@ async fn a_queue_of_somebody_elses_is_refused_and_left_as_it_was() {
     let owner = database.connect().await.unwrap();
     owner
         .batch_execute(
-            "select symphony.set_payment_rail('sepa', '{}', 'ana', 'a rail of ours');
+            "select symphony.register_payment_rail('sepa', '{}', 'ana', 'a rail of ours');
              select symphony.enqueue_payment_outbox('i', 'p', 'k', 'sepa', '{}');
              select m10_recovery.publish_outbox('order', '1', 'placed', '{}')",
         )

@@ -62,7 +62,12 @@ async fn the_printed_script_makes_what_an_install_makes() {
 async fn each_lane_is_installed_and_works_without_the_others() {
     let server = Server::from_env().await.unwrap();
     for (lane, other, works, missing) in [
-        ("payment", "event", "select symphony.set_payment_rail('sepa', '{}', 'a', 'b')", "m10_recovery.outbox"),
+        (
+            "payment",
+            "event",
+            "select symphony.register_payment_rail('sepa', '{}', 'a', 'b')",
+            "m10_recovery.outbox",
+        ),
         (
             "event",
             "payment",

@@ -106,7 +106,7 @@ async fn who_may_create_roles_installs_and_is_not_the_owner_afterwards() {
     let lets_in = "create role app login; grant symphony_ingest to app;
                    create role duty login; grant symphony_operator to duty";
     installer.batch_execute(lets_in).await.unwrap();
-    symphony(&stage.url("duty"), &["rail", "set", "sepa", "--actor", "a", "--reason", "b"]).exits(0);
+    symphony(&stage.url("duty"), &["rail", "add", "sepa", "--actor", "a", "--reason", "b"]).exits(0);
     let enqueue =
         ["enqueue", "--instruction", "i", "--participant", "p", "--key", "k", "--rail", "sepa", "--payload", "{}"];
     symphony(&stage.url("app"), &enqueue).exits(0);

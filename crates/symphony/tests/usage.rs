@@ -91,7 +91,7 @@ async fn what_only_the_database_can_refuse_is_wrong_input_as_well() {
     let database = server.database().await.unwrap();
     let url = database.url();
     let warrant = ["--actor", "ana", "--reason", "a test"];
-    symphony(&url, &[&["rail", "set", "sepa"], &warrant[..]].concat()).exits(0);
+    symphony(&url, &[&["rail", "add", "sepa"], &warrant[..]].concat()).exits(0);
 
     let named = ["enqueue", "--participant", "p", "--key", "k", "--rail"];
     let blank = [&named[..], &["sepa", "--payload", "{}", "--instruction", " "]].concat();
@@ -125,7 +125,7 @@ async fn a_payload_is_read_from_a_file_or_stdin_and_no_further_than_allowed() {
     let server = Server::from_env().await.unwrap();
     let database = server.database().await.unwrap();
     let url = database.url();
-    symphony(&url, &["rail", "set", "sepa", "--actor", "ana", "--reason", "a test"]).exits(0);
+    symphony(&url, &["rail", "add", "sepa", "--actor", "ana", "--reason", "a test"]).exits(0);
     let enqueue = |file: &str, input: &str| {
         let named =
             ["enqueue", "--instruction", "i", "--participant", "p", "--key", "k", "--rail", "sepa", "--json"];
@@ -328,7 +328,9 @@ fn every_command_has_an_example_and_says_what_its_exit_code_means() {
         &["bank"],
         &["rail"],
         &["rail", "list"],
+        &["rail", "add"],
         &["rail", "set"],
+        &["rail", "retire"],
         &["rail", "pause"],
         &["rail", "resume"],
         &["dlq"],

@@ -124,7 +124,8 @@ drifts! {
     a_view_in_other_words_is_named:
         "create or replace view symphony.payment_rail_policies as
          select r.rail_type, r.max_attempts, r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight,
-                false as paused, r.on_unknown, r.key_memory_seconds, r.updated_by, r.updated_at from symphony.payment_rails r"
+                false as paused, r.on_unknown, r.key_memory_seconds, r.updated_by, r.updated_at, r.retired_at
+         from symphony.payment_rails r"
         => "changed: view symphony.payment_rail_policies: definition", Repairs;
     default_rights_are_named:
         "alter default privileges for role symphony_control in schema symphony grant select on tables to public"

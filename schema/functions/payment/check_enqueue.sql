@@ -29,7 +29,7 @@ begin
          and g.participant_id ~ '[^[:space:]]' and char_length(g.participant_id) <= 200
          and g.idempotency_key ~ '[^[:space:]]' and char_length(g.idempotency_key) <= 200
          and jsonb_typeof(g.payload) = 'object' and pg_column_size(g.payload) <= v_payload_limit
-         and g.rail_type = any (array(select r.rail_type from payment_rails r))) is not true
+         and g.rail_type = any (array(select r.rail_type from payment_rails r where r.retired_at is null))) is not true
   limit 1;
   if v_wrong is null then
     return;
@@ -52,7 +52,7 @@ begin
   end if;
   raise exception 'rail % is not registered%', p_rail_types[v_wrong], case when v_which = '' then '' else ' (p_rail_type' || v_which || ')' end
     using errcode = 'P7006',
-          hint = 'Check the spelling, or let an operator register it with symphony.set_payment_rail.';
+          hint = 'Check the spelling, or let an operator register it with symphony.register_payment_rail.';
 end
 $$;
 

@@ -49,6 +49,7 @@ begin
              case when current_setting('symphony.traceparent', true) <> '' then caller_traceparent() end
       from payment_rails r
       where r.rail_type = p_rail_type
+        and r.retired_at is null
       returning p.outbox_id, p.sequence_id, p.created_at
       into outbox_id, sequence_id, created_at;
       if outbox_id is not null then

@@ -137,7 +137,7 @@ begin
           (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, traceparent)
         select f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key,
                -- Null, which the column refuses, where the rail is not registered.
-               case when f.rail_type = any (array(select r.rail_type from payment_rails r)) then f.rail_type end,
+               case when f.rail_type = any (array(select r.rail_type from payment_rails r where r.retired_at is null)) then f.rail_type end,
                f.payload, (select caller_traceparent())
         from fresh f
       )

@@ -19,13 +19,7 @@ begin
   perform check_isolation();
   perform take_rail_policy_lock();
 
-  select r.* into v_before from payment_rails r where r.rail_type = p_rail_type;
-  if v_before.rail_type is null then
-    raise exception 'rail % is not registered', p_rail_type
-      using errcode = 'P7006',
-            hint = 'symphony.payment_rail_policies lists the rails there are.';
-  end if;
-
+  v_before := registered_rail(p_rail_type);
   update payment_rails r
   set paused = p_paused,
       updated_by = p_actor,

@@ -26,7 +26,7 @@ begin
   estimate := (select greatest(c.reltuples, 0)::bigint from pg_class c where c.oid = 'symphony.payment_outbox_pending'::regclass);
 
   with counted as (
-    select r.rail_type, r.paused, r.ordered, r.max_in_flight, f.due, f.leased, f.expired, s.scheduled, k.parked,
+    select r.rail_type, r.paused, r.ordered, r.max_in_flight, r.retired_at is not null as retired, f.due, f.leased, f.expired, s.scheduled, k.parked,
            greatest(coalesce(extract(epoch from now() - least(f.oldest_at, s.oldest_at, k.oldest_at)), 0), 0)::numeric(20, 3) as oldest_pending_age_seconds,
            coalesce(extract(epoch from now() - f.oldest_due_at), 0)::numeric(20, 3) as oldest_due_age_seconds,
            f.seen = rail_most as more_due,
@@ -73,9 +73,11 @@ begin
       ) w
     ) k
   )
-  select coalesce(jsonb_agg(to_jsonb(c.*) order by c.rail_type), '[]')
+  select coalesce(jsonb_agg(to_jsonb(c.*) - 'retired' order by c.rail_type), '[]')
   into rails
-  from counted c;
+  from counted c
+  where not c.retired
+     or c.due + c.leased + c.expired + c.scheduled + c.parked > 0;
 end
 $$;
 

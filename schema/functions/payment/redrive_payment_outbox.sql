@@ -2,7 +2,7 @@
 --
 -- The old outbox is never reopened. A failure whose outcome is unknown may have been paid: it is redriven
 -- only after a person found out that it was not.
--- Locks: the key, then the participant's row. Raises: P7003, P7005, and 25000 outside READ COMMITTED.
+-- Locks: the key, then the participant's row. Raises: P7003, P7005, P7006 for a rail that was retired, and 25000 outside READ COMMITTED.
 -- For: symphony_operator.
 create or replace function symphony.redrive_payment_outbox(
   p_outbox_id     uuid,
@@ -34,6 +34,8 @@ begin
       using errcode = 'P7003',
             hint = 'Find out at the rail, then call symphony.resolve_payment_outbox with PAID or NOT_PAID and the evidence.';
   end if;
+
+  perform registered_rail(v_failure.rail_type);
 
   insert into payment_outbox_pending as p
     (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, redrive_of)

@@ -4,7 +4,7 @@
 -- But while it waits, those that come later wait behind it. A worker that left its
 -- transaction open must not stop the whole fleet for longer than a moment: after three seconds the
 -- change is refused instead.
--- Locks: the policy lock alone. Raises: 55P03. For: set_payment_rail and pause_or_resume_rail.
+-- Locks: the policy lock alone. Raises: 55P03. For: the functions that change a rail.
 create or replace function symphony.take_rail_policy_lock()
   returns void
   language plpgsql

@@ -60,6 +60,7 @@ create table symphony.payment_rails (
   key_memory_seconds   int,
   updated_by           text        not null,
   updated_at           timestamptz not null default clock_timestamp(),
+  retired_at           timestamptz,
   constraint payment_rails_pkey primary key (rail_type),
   constraint payment_rails_rail_type_is_a_name check (rail_type ~ '\S' and char_length(rail_type) <= 200),
   constraint payment_rails_max_attempts_in_range check (max_attempts between 1 and 20),
@@ -71,7 +72,7 @@ create table symphony.payment_rails (
   constraint payment_rails_updated_by_is_a_name check (updated_by ~ '\S' and char_length(updated_by) <= 200)
 );
 
-comment on table symphony.payment_rails is 'The policy of each way out, held where it is enforced. An enqueue to a rail that is not here is refused.';
+comment on table symphony.payment_rails is 'The policy of each way out, held where it is enforced. An enqueue to a rail that is not here, or was retired, is refused.';
 comment on column symphony.payment_rails.rail_type is 'Name of the rail.';
 comment on column symphony.payment_rails.max_attempts is 'Attempts after which a row goes to people instead of round again.';
 comment on column symphony.payment_rails.backoff_base_seconds is 'Delay after the first retryable attempt; each further one doubles it.';
@@ -83,6 +84,7 @@ comment on column symphony.payment_rails.on_unknown is 'What to do when an outco
 comment on column symphony.payment_rails.key_memory_seconds is 'How long the rail remembers an idempotency key; null is for ever.';
 comment on column symphony.payment_rails.updated_by is 'Who changed the policy last.';
 comment on column symphony.payment_rails.updated_at is 'When the policy was changed last.';
+comment on column symphony.payment_rails.retired_at is 'When the rail was retired: nothing more can be enqueued to it. Null while it is registered.';
 
 -- The hot table. Every row is inserted once, leased by an update, and deleted soon after. The lease
 -- columns are in no index and in no index predicate, so that with half of each page kept free a lease
@@ -247,7 +249,8 @@ create table symphony.payment_outbox_operations (
   -- Not now(): a transaction that has been open for an hour would date its operation an hour back, behind an export.
   created_at    timestamptz not null default clock_timestamp(),
   constraint payment_outbox_operations_pkey primary key (operation_id),
-  constraint payment_outbox_operations_is_known check (operation in ('REDRIVE', 'RESOLVE', 'SET_RAIL', 'PAUSE_RAIL', 'RESUME_RAIL', 'REPAIR')),
+  constraint payment_outbox_operations_is_known check (operation in (
+    'REDRIVE', 'RESOLVE', 'REGISTER_RAIL', 'SET_RAIL', 'RETIRE_RAIL', 'PAUSE_RAIL', 'RESUME_RAIL', 'REPAIR')),
   constraint payment_outbox_operations_resolution_is_known check (resolution in ('PAID', 'NOT_PAID', 'SKIPPED')),
   constraint payment_outbox_operations_is_complete check (
     case operation

@@ -16,17 +16,25 @@ const REDRIVE: &str = "\
     select outbox_id, sequence_id, created_at from symphony.redrive_payment_outbox($1, $2, $3)";
 const RESOLVE: &str = "\
     select operation_id, resolved_at from symphony.resolve_payment_outbox($1, $2, $3, $4)";
+const REGISTER_RAIL: &str = "\
+    select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
+           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at \
+    from symphony.register_payment_rail($1, $2, $3, $4)";
 const SET_RAIL: &str = "\
     select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
-           on_unknown, key_memory_seconds, updated_by, updated_at \
+           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at \
     from symphony.set_payment_rail($1, $2, $3, $4)";
+const RETIRE: &str = "\
+    select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
+           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at \
+    from symphony.retire_payment_rail($1, $2, $3)";
 const PAUSE: &str = "\
     select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
-           on_unknown, key_memory_seconds, updated_by, updated_at \
+           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at \
     from symphony.pause_payment_rail($1, $2, $3)";
 const RESUME: &str = "\
     select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
-           on_unknown, key_memory_seconds, updated_by, updated_at \
+           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at \
     from symphony.resume_payment_rail($1, $2, $3)";
 
 const REPAIR: &str = "select requeued, failed from symphony.repair_payment_rail($1, $2, $3)";
@@ -121,29 +129,45 @@ pub async fn resolve(
     Ok(Resolved { operation_id: row.try_get("operation_id")?, resolved_at: row.try_get("resolved_at")? })
 }
 
-/// Registers a rail or changes its policy, and answers with the rail as it is now.
+/// Registers a rail, and answers with it. What the policy leaves out takes its default.
 ///
 /// # Errors
 ///
-/// See [`OperateError`].
+/// See [`OperateError`]: also where it is registered already. One that was retired may be registered again.
+pub async fn register_rail(
+    client: &impl GenericClient,
+    rail_type: &str,
+    policy: &RailPolicy,
+    warrant: Warrant<'_>,
+) -> Result<Rail, OperateError> {
+    with_policy(client, REGISTER_RAIL, rail_type, policy, warrant).await
+}
+
+/// Changes the policy of a registered rail, and answers with the rail as it is now.
+///
+/// # Errors
+///
+/// See [`OperateError`]: also where the rail is not registered.
 pub async fn set_rail(
     client: &impl GenericClient,
     rail_type: &str,
     policy: &RailPolicy,
     warrant: Warrant<'_>,
 ) -> Result<Rail, OperateError> {
-    let row = client
-        .query_typed_one(
-            SET_RAIL,
-            &[
-                (&rail_type, Type::TEXT),
-                (&Json(policy), Type::JSONB),
-                (&warrant.actor, Type::TEXT),
-                (&warrant.reason, Type::TEXT),
-            ],
-        )
-        .await?;
-    Ok(rail::from_row(&row)?)
+    with_policy(client, SET_RAIL, rail_type, policy, warrant).await
+}
+
+/// Retires a rail: nothing more can be enqueued to it. Its history stays.
+///
+/// # Errors
+///
+/// See [`OperateError`]: also while payments are pending on it.
+pub async fn retire(
+    client: &impl GenericClient,
+    rail_type: &str,
+    warrant: Warrant<'_>,
+) -> Result<Rail, OperateError> {
+    switch(client, RETIRE, rail_type, warrant).await
 }
 
 /// Stops handing out the work of a rail. What is under a lease goes on to its end.
@@ -189,6 +213,27 @@ pub async fn repair(
         )
         .await?;
     Ok(Repaired { requeued: row.try_get("requeued")?, failed: row.try_get("failed")? })
+}
+
+async fn with_policy(
+    client: &impl GenericClient,
+    sql: &'static str,
+    rail_type: &str,
+    policy: &RailPolicy,
+    warrant: Warrant<'_>,
+) -> Result<Rail, OperateError> {
+    let row = client
+        .query_typed_one(
+            sql,
+            &[
+                (&rail_type, Type::TEXT),
+                (&Json(policy), Type::JSONB),
+                (&warrant.actor, Type::TEXT),
+                (&warrant.reason, Type::TEXT),
+            ],
+        )
+        .await?;
+    Ok(rail::from_row(&row)?)
 }
 
 async fn switch(

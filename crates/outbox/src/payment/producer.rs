@@ -68,7 +68,7 @@ pub async fn set_traceparent(client: &impl GenericClient, traceparent: &str) -> 
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let database = symphony_proof::kit::scratch::Server::from_env().await?.database().await?;
 /// # let mut client = database.connect().await?;
-/// # client.batch_execute("select symphony.set_payment_rail('sepa', '{}', 'docs', 'an example')").await?;
+/// # client.batch_execute("select symphony.register_payment_rail('sepa', '{}', 'docs', 'an example')").await?;
 /// # let instruction = symphony_outbox::payment::Instruction {
 /// #     instruction_id: "order-1".into(),
 /// #     participant_id: "shop-7".into(),

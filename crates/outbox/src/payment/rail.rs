@@ -31,6 +31,15 @@ pub struct Rail {
     pub updated_by: String,
     /// When it was changed last.
     pub updated_at: Timestamp,
+    /// When it was retired: nothing more can be enqueued to it. None while it is registered.
+    pub retired_at: Option<Timestamp>,
+}
+
+impl Rail {
+    /// Whether payments can be enqueued to it.
+    pub fn is_registered(&self) -> bool {
+        self.retired_at.is_none()
+    }
 }
 
 /// A row of the table, or of the view that shows it.
@@ -48,10 +57,11 @@ pub(super) fn from_row(row: &tokio_postgres::Row) -> Result<Rail, tokio_postgres
         key_memory_seconds: row.try_get("key_memory_seconds")?,
         updated_by: row.try_get("updated_by")?,
         updated_at: row.try_get("updated_at")?,
+        retired_at: row.try_get("retired_at")?,
     })
 }
 
-/// What to set of a rail's policy. What is left out stays as it is, or takes its default on a new rail.
+/// What to set of a rail's policy. What is left out stays as it is, or takes its default where the rail is registered.
 ///
 /// Whether the rail is paused is not part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

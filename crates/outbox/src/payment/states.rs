@@ -89,8 +89,12 @@ words! {
         Redrive = "REDRIVE",
         /// Said what became of a terminal failure.
         Resolve = "RESOLVE",
-        /// Registered a rail or changed its policy.
+        /// Registered a rail.
+        RegisterRail = "REGISTER_RAIL",
+        /// Changed the policy of a rail.
         SetRail = "SET_RAIL",
+        /// Retired a rail.
+        RetireRail = "RETIRE_RAIL",
         /// Stopped a rail.
         PauseRail = "PAUSE_RAIL",
         /// Let a rail go on.

@@ -10,6 +10,7 @@ mod pooling;
 mod producer;
 #[cfg(feature = "sqlx")]
 mod producer_sqlx;
+mod rail_lifecycle;
 mod reading;
 mod schedule;
 mod stage;

@@ -2,7 +2,9 @@
 
 use symphony_outbox::OutboxId;
 use symphony_outbox::error::{Fault, OperateError};
-use symphony_outbox::payment::operator::{Repaired, pause, redrive, repair, resolve, resume, set_rail};
+use symphony_outbox::payment::operator::{
+    Repaired, pause, redrive, register_rail, repair, resolve, resume, set_rail,
+};
 use symphony_outbox::payment::worker::complete;
 use symphony_outbox::payment::{
     Change, OUTCOME_UNKNOWN, OnUnknown, OperationKind, RailPolicy, Resolution, reading,
@@ -86,7 +88,7 @@ async fn a_policy_sets_what_it_names_clears_what_it_clears_and_leaves_the_rest()
         on_unknown: Some(OnUnknown::Stop),
         key_memory_seconds: Change::Set(86_400),
     };
-    let set = set_rail(&operator, "instant", &policy, WARRANT).await.unwrap();
+    let set = register_rail(&operator, "instant", &policy, WARRANT).await.unwrap();
     assert_eq!((set.max_attempts, set.backoff_base_seconds, set.backoff_cap_seconds), (3, 2, 60));
     assert_eq!((set.ordered, set.paused, set.on_unknown), (true, false, OnUnknown::Stop));
     assert_eq!((set.max_in_flight, set.key_memory_seconds), (Some(8), Some(86_400)));

@@ -15,7 +15,9 @@ fn rooms(rooms: &[(&str, u32)]) -> Rooms {
 }
 
 async fn rail(stage: &Stage, name: &str, policy: &str) {
-    let sql = "select symphony.set_payment_rail($1, $2::text::jsonb, 'test', 'schedule')";
+    let sql = "select case when exists (select from symphony.payment_rail_policies where rail_type = $1)
+                     then symphony.set_payment_rail($1, $2::text::jsonb, 'test', 'schedule')
+                     else symphony.register_payment_rail($1, $2::text::jsonb, 'test', 'schedule') end";
     stage.root.execute(sql, &[&name, &policy]).await.unwrap();
 }
 

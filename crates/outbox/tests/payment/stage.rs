@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use symphony_outbox::payment::operator::{Warrant, set_rail};
+use symphony_outbox::payment::operator::{Warrant, register_rail};
 use symphony_outbox::payment::worker::{Claimed, claim};
 use symphony_outbox::payment::{
     Completion, Enqueued, Instruction, Outcome, RailAnswer, RailPolicy, Reason, producer,
@@ -27,7 +27,7 @@ impl Stage {
     pub(crate) async fn set() -> Self {
         let database = Server::from_env().await.unwrap().database().await.unwrap();
         let root = database.connect().await.unwrap();
-        set_rail(&root, RAIL, &RailPolicy::default(), WARRANT).await.unwrap();
+        register_rail(&root, RAIL, &RailPolicy::default(), WARRANT).await.unwrap();
         root.batch_execute("create table orders (id text primary key); grant all on orders to public")
             .await
             .unwrap();

@@ -14,8 +14,8 @@ pub async fn rails(client: &Client) -> Result<(), Error> {
         .batch_execute(
             "alter table symphony.payment_outbox_pending set (autovacuum_enabled = off);
              alter table symphony.payment_outbox_attempts set (autovacuum_enabled = off);
-             select symphony.set_payment_rail('plain', '{}', 'crowd', 'plan test');
-             select symphony.set_payment_rail('strict', '{\"ordered\": true}', 'crowd', 'plan test')",
+             select symphony.register_payment_rail('plain', '{}', 'crowd', 'plan test');
+             select symphony.register_payment_rail('strict', '{\"ordered\": true}', 'crowd', 'plan test')",
         )
         .await
 }

@@ -114,7 +114,9 @@ impl Outcome<'static> {
 
 /// Registers a rail or changes its policy, which is JSON.
 pub(super) async fn set_rail(operator: &Client, rail: &str, policy: &str) -> Result<(), Error> {
-    let call = "select symphony.set_payment_rail($1, $2::text::jsonb, 'operator', 'a proof')";
+    let call = "select case when exists (select from symphony.payment_rail_policies where rail_type = $1)
+                     then symphony.set_payment_rail($1, $2::text::jsonb, 'operator', 'a proof')
+                     else symphony.register_payment_rail($1, $2::text::jsonb, 'operator', 'a proof') end";
     operator.execute(call, &[&rail, &policy]).await.map(drop)
 }
 

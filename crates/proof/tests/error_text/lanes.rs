@@ -20,8 +20,7 @@ async fn leased(client: &Client, name: &str, rail: &str) -> (String, String) {
 async fn the_ledger_keeps_a_cleaned_error_and_the_code_as_it_is() {
     let (_database, client) = stage().await;
     for (rail, attempts) in [("patient", 20), ("impatient", 1)] {
-        let set =
-            "select symphony.set_payment_rail($1, jsonb_build_object('max_attempts', $2::int), 'a', 'a test')";
+        let set = "select symphony.register_payment_rail($1, jsonb_build_object('max_attempts', $2::int), 'a', 'a test')";
         client.execute(set, &[&rail, &attempts]).await.unwrap();
     }
     let one = "select * from symphony.complete_outbox_attempt($1::text::uuid, $2::text::uuid, 'w', $3, null, null, 'token: A1', $4, null, 3600)";

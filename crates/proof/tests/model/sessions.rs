@@ -74,6 +74,9 @@ impl Sessions {
         self.names = Names::of(sequence);
         self.owner.client.batch_execute("delete from symphony.payment_outbox_pending").await.unwrap();
         for (no, policy) in rails.iter().enumerate() {
+            let register = "select symphony.register_payment_rail($1, '{}', 'model', 'a test')
+                            where not exists (select from symphony.payment_rail_policies where rail_type = $1)";
+            self.owner.client.execute(register, &[&Names::rail(no)]).await.unwrap();
             self.make(0, &Call::SetRail(no, policy.clone())).await.1.unwrap();
             self.make(0, &Call::Resume(no)).await.1.unwrap();
         }

@@ -2,7 +2,9 @@
 
 use std::str::FromStr;
 
+use symphony_outbox::error::OperateError;
 use symphony_outbox::payment::{Change, OnUnknown, Rail, RailPolicy, operator, reading};
+use tokio_postgres::Client;
 
 use super::{warrant::Warrant, with_examples};
 use crate::{
@@ -12,13 +14,14 @@ use crate::{
     table::Table,
 };
 
-/// List, register, change, pause and resume rails
+/// List, register, change, pause, resume and retire rails
 ///
 /// To list needs a login with the role symphony_readonly, all else one with symphony_operator.
 #[derive(clap::Args)]
 #[command(after_help = with_examples(
     "  symphony rail list\n  \
-     symphony rail set sepa --max-attempts 8 --ordered true --actor ana --reason 'go-live'\n  \
+     symphony rail add sepa --max-attempts 8 --ordered true --actor ana --reason 'go-live'\n  \
+     symphony rail set sepa --max-in-flight 50 --actor ana --reason 'the bank asked for it'\n  \
      symphony rail pause sepa --actor ana --reason 'the bank is down'",
 ))]
 pub(crate) struct Arguments {
@@ -31,10 +34,37 @@ enum Action {
     /// List the rails and their policies
     #[command(after_help = with_examples("  symphony rail list --json"))]
     List {
+        /// Show rails that were retired too
+        #[arg(long)]
+        all: bool,
         #[command(flatten)]
         form: Form,
     },
-    /// Register a rail, or change its policy; what is not given stays as it is
+    /// Register a rail, so that payments can be enqueued to it; what is not given takes its default
+    #[command(after_help = with_examples(
+        "  symphony rail add sepa --max-attempts 8 --ordered true --actor ana --reason 'go-live'",
+    ))]
+    Add {
+        /// The rail
+        name: String,
+        #[command(flatten)]
+        policy: Policy,
+        #[command(flatten)]
+        warrant: Warrant,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Retire a rail without pending payments: nothing more can be enqueued to it, and its history stays
+    #[command(after_help = with_examples("  symphony rail retire sepaa --actor ana --reason 'mistyped'"))]
+    Retire {
+        /// The rail
+        name: String,
+        #[command(flatten)]
+        warrant: Warrant,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Change the policy of a registered rail; what is not given stays as it is
     #[command(after_help = with_examples(
         "  symphony rail set sepa --max-attempts 8 --max-in-flight none --actor ana --reason 'go-live'",
     ))]
@@ -135,19 +165,31 @@ impl Arguments {
     pub(crate) async fn run(self, database: &Database) -> Result<Answer, Failure> {
         let client = database.connect().await?;
         let (form, rail) = match self.action {
-            Action::List { form } => {
-                let rails = reading::rails(&client).await?;
+            Action::List { all, form } => {
+                let mut rails = reading::rails(&client).await?;
+                rails.retain(|rail| all || rail.is_registered());
                 form.print(&rails, || text(&rails))?;
                 return Ok(Answer::Yes);
             }
+            Action::Add { name, policy, warrant, form } => {
+                let added = operator::register_rail(&client, &name, &policy.into(), warrant.given()).await;
+                (form, known(&client, &name, added).await?)
+            }
             Action::Set { name, policy, warrant, form } => {
-                (form, operator::set_rail(&client, &name, &policy.into(), warrant.given()).await?)
+                let set = operator::set_rail(&client, &name, &policy.into(), warrant.given()).await;
+                (form, known(&client, &name, set).await?)
+            }
+            Action::Retire { name, warrant, form } => {
+                let retired = operator::retire(&client, &name, warrant.given()).await;
+                (form, known(&client, &name, retired).await?)
             }
             Action::Pause { name, warrant, form } => {
-                (form, operator::pause(&client, &name, warrant.given()).await?)
+                let paused = operator::pause(&client, &name, warrant.given()).await;
+                (form, known(&client, &name, paused).await?)
             }
             Action::Resume { name, warrant, form } => {
-                (form, operator::resume(&client, &name, warrant.given()).await?)
+                let resumed = operator::resume(&client, &name, warrant.given()).await;
+                (form, known(&client, &name, resumed).await?)
             }
         };
         form.print(&rail, || text(std::slice::from_ref(&rail)))?;
@@ -155,9 +197,37 @@ impl Arguments {
     }
 }
 
+/// A refusal because the rail is not registered names the one that may have been meant.
+async fn known(client: &Client, name: &str, answer: Result<Rail, OperateError>) -> Result<Rail, Failure> {
+    let error = match answer {
+        Ok(rail) => return Ok(rail),
+        Err(error) => error,
+    };
+    let unknown = matches!(error, OperateError::UnknownRail(_));
+    let failure = Failure::from(error);
+    if !unknown {
+        return Err(failure);
+    }
+    // Who may act may also read; if not, the refusal is told without a guess.
+    let rails = reading::rails(client).await.unwrap_or_default();
+    let names = rails.iter().filter(|rail| rail.is_registered()).map(|rail| rail.rail_type.as_str());
+    Err(match nearest(name, names) {
+        Some(near) => failure.hint(format!(
+            "did you mean {near}? See all with: symphony rail list; register another with: symphony rail add"
+        )),
+        None => failure,
+    })
+}
+
+/// The name that this one is most likely a mistyped form of.
+fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let close = |other: &&str| strsim::damerau_levenshtein(name, other) <= 2 && other.len() > 2;
+    names.filter(close).min_by_key(|other| strsim::damerau_levenshtein(name, other))
+}
+
 fn text(rails: &[Rail]) -> String {
     if rails.is_empty() {
-        return "no rail is registered yet; register one with: symphony rail set NAME --actor … --reason …"
+        return "no rail is registered yet; register one with: symphony rail add NAME --actor … --reason …"
             .to_owned();
     }
     let heading = [
@@ -181,7 +251,7 @@ fn text(rails: &[Rail]) -> String {
             rail.max_in_flight.map_or_else(|| "no cap".to_owned(), |cap| cap.to_string()),
             rail.on_unknown.to_string(),
             rail.key_memory_seconds.map_or_else(|| "for ever".to_owned(), |seconds| format!("{seconds}s")),
-            yes_or_no(rail.paused),
+            if rail.is_registered() { yes_or_no(rail.paused) } else { "retired".to_owned() },
             rail.updated_by.clone(),
         ]);
     }
@@ -190,4 +260,23 @@ fn text(rails: &[Rail]) -> String {
 
 fn yes_or_no(is_so: bool) -> String {
     if is_so { "yes".to_owned() } else { "no".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_near_name_is_found_and_a_far_one_is_not() {
+        let names = || ["sepa", "wire", "eu"].into_iter();
+        for (name, near) in [
+            ("sepaa", Some("sepa")),
+            ("spea", Some("sepa")),
+            ("wier", Some("wire")),
+            ("fedwire", None),
+            ("us", None),
+        ] {
+            assert_eq!(nearest(name, names()), near, "{name}");
+        }
+    }
 }

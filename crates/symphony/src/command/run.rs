@@ -102,7 +102,7 @@ impl Arguments {
             self.console_act_url.as_deref().unwrap_or(&config.console.act_url),
         )?;
         let ready = async {
-            served.check(&target).await?;
+            served.check(&target, self.check).await?;
             match &logins {
                 Some(logins) => logins.check().await,
                 None => Ok(()),
@@ -165,7 +165,7 @@ impl Arguments {
             tokio::spawn(server::serve(listener, console, limits.clone()));
         }
         if let Some(listener) = listener {
-            let gauges = Gauges::new(Arc::clone(&target), lanes);
+            let gauges = Gauges::new(Arc::clone(&target), lanes, served.rails());
             let shown = Shown { registry, meters: meters.clone(), gauges, stop: signal.clone() };
             tokio::spawn(server::serve(listener, endpoints::routes(shown, console), limits));
         }

@@ -100,8 +100,8 @@ pub(super) struct StoreRoute {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum UnservedRails {
-    /// Do not start: its money would wait for ever.
-    Refuse,
+    /// Say so, and let `run --check` fail: what is enqueued there waits until a relayer serves it.
+    Warn,
     /// Another relayer serves it.
     Allow,
 }

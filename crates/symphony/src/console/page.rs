@@ -61,6 +61,8 @@ fn sheets() -> Vec<Sheet> {
         sheet("/rails", read, get(rails::page)),
         sheet("/rails/{rail_type}/pause", act, rails::doing(RailAction::Pause)),
         sheet("/rails/{rail_type}/resume", act, rails::doing(RailAction::Resume)),
+        sheet("/rails/register", act, post(rails::register)),
+        sheet("/rails/{rail_type}/retire", act, rails::doing(RailAction::Retire)),
         sheet("/rails/{rail_type}/repair", act, rails::doing(RailAction::Repair)),
         sheet("/rails/{rail_type}/policy", act, post(rails::policy)),
         sheet("/search", read, get(search::page)),

@@ -71,10 +71,15 @@ pub(crate) async fn roles(client: &Client) -> Result<(), Failure> {
         .hint(format!("let a DBA run: grant {missing} to the login that you connect as")))
 }
 
-/// Refuses what would leave money waiting for ever.
-pub(crate) async fn rails(client: &Client, serving: &Serving<'_>) -> Result<(), Failure> {
-    let registered = reading::rails(client).await?;
-    let names: BTreeSet<_> = registered.iter().map(|rail| rail.rail_type.as_str()).collect();
+/// Refuses a section for a rail that was never registered, and tells of rails whose payments would wait. `only_check` is whether nothing is started:
+/// then that is a refusal too.
+///
+/// A start must not fail for what an operator can do to the database while the fleet runs: registering a rail, or retiring one.
+pub(crate) async fn rails(client: &Client, serving: &Serving<'_>, only_check: bool) -> Result<(), Failure> {
+    let all = reading::rails(client).await?;
+    let names: BTreeSet<_> = all.iter().map(|rail| rail.rail_type.as_str()).collect();
+    let registered: BTreeSet<_> =
+        all.iter().filter(|rail| rail.is_registered()).map(|rail| rail.rail_type.as_str()).collect();
     let served: BTreeSet<_> = serving.rails.iter().map(|(name, _)| *name).collect();
     let unknown: Vec<_> = served.difference(&names).copied().collect();
     if !unknown.is_empty() {
@@ -82,18 +87,37 @@ pub(crate) async fn rails(client: &Client, serving: &Serving<'_>) -> Result<(), 
             "these rails have a section but are not registered: {}",
             unknown.join(", ")
         ))
-        .hint("check the spelling, or register each with: symphony rail set NAME --actor … --reason …"));
+        .hint("check the spelling, or register each with: symphony rail add NAME --actor … --reason …"));
     }
-    let unserved: Vec<_> = names.difference(&served).copied().collect();
-    if !unserved.is_empty() && serving.unserved == UnservedRails::Refuse {
-        let unserved = unserved.join(", ");
-        return Err(Failure::no(format!(
-            "these rails are registered but have no section in the settings, so what is enqueued there would wait: {unserved}"
-        ))
-        .hint("add [rails.NAME] for each; if another relayer serves them, set payment.unserved_rails = \"allow\""));
+    for rail in served.difference(&registered) {
+        tracing::warn!(
+            event = "RETIRED_RAIL",
+            rail,
+            "this rail has a section but was retired: nothing more can be enqueued to it"
+        );
+    }
+    let unserved: Vec<_> = registered.difference(&served).copied().collect();
+    if !unserved.is_empty() && serving.unserved == UnservedRails::Warn {
+        if only_check {
+            let unserved = unserved.join(", ");
+            return Err(Failure::no(format!(
+                "these rails are registered but have no section in the settings, so what is enqueued there would wait: {unserved}"
+            ))
+            .hint(
+                "add [rails.NAME] for each; retire a mistyped one with: symphony rail retire NAME; if another relayer serves \
+                 them, set payment.unserved_rails = \"allow\"",
+            ));
+        }
+        for rail in unserved {
+            tracing::warn!(
+                event = "UNSERVED_RAIL",
+                rail,
+                "this rail is registered and has no section in the settings: what is enqueued there waits"
+            );
+        }
     }
     for (name, can_be_asked) in &serving.rails {
-        let policy = registered.iter().find(|rail| rail.rail_type == *name).map(|rail| rail.on_unknown);
+        let policy = all.iter().find(|rail| rail.rail_type == *name).map(|rail| rail.on_unknown);
         if !can_be_asked && policy == Some(OnUnknown::Inquire) {
             tracing::warn!(
                 rail = name,

@@ -1,6 +1,7 @@
 //! What only the database knows: how much is pending, how old it is, how much is dead, and what time it is there. Asked when
 //! somebody looks, and not more often than every few seconds, whoever looks.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,12 +28,16 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(crate) struct Gauges {
     line: Line,
     lanes: Vec<Lane>,
+    /// The rails that this process serves.
+    rails: BTreeSet<String>,
     seen: Mutex<Option<(Instant, String)>>,
 }
 
 /// What is known of a rail, or of a lane without rails.
 struct Row {
     labels: String,
+    /// Whether it is a rail without a section in this process; none for a lane without rails.
+    unserved: Option<bool>,
     pending: i64,
     due: i64,
     /// Of any row, scheduled or not.
@@ -46,8 +51,8 @@ struct Row {
 }
 
 impl Gauges {
-    pub(crate) fn new(target: Arc<Target>, lanes: Vec<Lane>) -> Self {
-        Self { line: Line::new(target), lanes, seen: Mutex::new(None) }
+    pub(crate) fn new(target: Arc<Target>, lanes: Vec<Lane>, rails: BTreeSet<String>) -> Self {
+        Self { line: Line::new(target), lanes, rails, seen: Mutex::new(None) }
     }
 
     /// In the text format of Prometheus; empty where the database does not say.
@@ -78,7 +83,7 @@ impl Gauges {
                 Lane::Payment => {
                     let status =
                         self.line.call(async |session| payment::reading::status(session.client()).await).await?;
-                    rows.extend(status.rails.iter().map(of_rail));
+                    rows.extend(status.rails.iter().map(|rail| of_rail(rail, &self.rails)));
                 }
                 Lane::Event => {
                     let status =
@@ -109,10 +114,12 @@ impl Gauges {
     }
 }
 
-fn of_rail(rail: &RailStatus) -> Row {
+fn of_rail(rail: &RailStatus, served: &BTreeSet<String>) -> Row {
+    let unserved = !served.contains(&rail.rail_type);
     let name = rail.rail_type.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     Row {
         labels: format!("lane=\"payment\",rail=\"{name}\""),
+        unserved: Some(unserved),
         pending: rail.due_unleased_count + rail.leased_count + rail.expired_lease_count + rail.scheduled_count,
         due: rail.due_unleased_count,
         oldest: rail.oldest_pending_age_seconds,
@@ -126,6 +133,7 @@ fn of_rail(rail: &RailStatus) -> Row {
 fn of_events(status: &event::reading::Status) -> Row {
     Row {
         labels: "lane=\"event\"".to_owned(),
+        unserved: None,
         pending: status.due + status.claimed + status.stuck + status.scheduled,
         due: status.due,
         oldest: status.oldest_pending_age_seconds,
@@ -139,6 +147,7 @@ fn of_events(status: &event::reading::Status) -> Row {
 fn of_metadata(totals: &metadata::reading::Totals) -> Row {
     Row {
         labels: "lane=\"metadata\"".to_owned(),
+        unserved: None,
         pending: totals.due + totals.processing + totals.stuck + totals.scheduled,
         due: totals.due,
         oldest: totals.oldest_pending_age_seconds,
@@ -153,7 +162,7 @@ fn of_metadata(totals: &metadata::reading::Totals) -> Row {
 type Gauge = (&'static str, &'static str, fn(&Row) -> Option<String>);
 
 fn written(rows: &[Row], clock_offset: f64) -> String {
-    let gauges: [Gauge; 7] = [
+    let gauges: [Gauge; 8] = [
         ("outbox_pending_depth", "Rows that have not ended", |row| Some(row.pending.to_string())),
         ("outbox_due", "Rows that may be claimed now", |row| Some(row.due.to_string())),
         ("oldest_pending_age_seconds", "Age of the oldest row that has not ended, scheduled or not", |row| {
@@ -166,6 +175,9 @@ fn written(rows: &[Row], clock_offset: f64) -> String {
         ("dlq_depth", "Dead letters", |row| row.dead.map(|dead| dead.to_string())),
         ("dlq_unknown_depth", "Dead letters that may have been paid", |row| {
             row.unknown.map(|unknown| unknown.to_string())
+        }),
+        ("rail_unserved", "1 for a rail that this process has no section for", |row| {
+            row.unserved.map(|unserved| u8::from(unserved).to_string())
         }),
     ];
     let name = "symphony_database_clock_offset_seconds";

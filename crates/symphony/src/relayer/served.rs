@@ -1,6 +1,6 @@
 //! What this process serves: a lane with its ways out where the settings name any, and nothing of a lane where they do not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -95,20 +95,25 @@ impl Served {
         payment.into_iter().chain(event).chain(metadata).collect()
     }
 
+    /// The rails that have a section.
+    pub(crate) fn rails(&self) -> BTreeSet<String> {
+        self.payment.iter().flat_map(|payment| payment.rails.iter().map(|(name, _)| name.clone())).collect()
+    }
+
     /// How long a stop may take.
     pub(crate) fn grace(&self) -> Duration {
         self.grace
     }
 
-    /// Why not to start, if there is a reason.
-    pub(crate) async fn check(&self, target: &Target) -> Result<(), Failure> {
+    /// Why not to start, if there is a reason. `only_check` is whether nothing is started afterwards.
+    pub(crate) async fn check(&self, target: &Target, only_check: bool) -> Result<(), Failure> {
         // Guarded by the check of the schema, before anything in it is called.
         let mut client = database::open(target).await?;
         checks::schema(&mut client, &self.lanes()).await?;
         checks::roles(&client).await?;
         if let Some(payment) = &self.payment {
             let rails = payment.rails.iter().map(|(name, asked)| (name.as_str(), *asked)).collect();
-            checks::rails(&client, &Serving { rails, unserved: payment.unserved }).await?;
+            checks::rails(&client, &Serving { rails, unserved: payment.unserved }, only_check).await?;
         }
         Ok(())
     }

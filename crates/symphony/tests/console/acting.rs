@@ -1,6 +1,6 @@
 //! What the API does, and that it is written down with who and why.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::office::{Office, RAIL};
 
@@ -53,6 +53,33 @@ async fn every_action_is_done_and_written_down_with_who_and_why() {
     assert!(!console.get("reader", "/rails").await.to_string().contains("ana"));
     assert!(console.get("duty", "/rails").await.to_string().contains("duty: ana"));
     assert!(!seen.to_string().contains("ana") && !seen.to_string().contains("statement"), "{seen}");
+}
+
+#[tokio::test]
+async fn a_rail_is_registered_by_an_act_of_its_own_and_can_be_retired() {
+    let office = Office::open().await;
+    let console = office.console(&[("duty", &["operate"]), ("reader", &["read"])]).await;
+    let change = json!({ "policy": { "max_attempts": 7 }, "actor": "ana", "reason": "a test" });
+    let warrant = json!({ "actor": "ana", "reason": "a test" });
+    let words = console.post("duty", "/rails/sepaa/policy", &change).await.refused(404);
+    assert!(words.contains("register_payment_rail"), "{words}");
+    assert_eq!(office.operations("REGISTER_RAIL").await, 0);
+
+    console.post("reader", "/rails/sepaa/register", &change).await.refused(403);
+    let rail = console.post("duty", "/rails/sepaa/register", &change).await.is(200).json();
+    assert_eq!((&rail["max_attempts"], &rail["retired_at"]), (&7.into(), &Value::Null));
+    console.post("duty", "/rails/sepaa/register", &change).await.refused(409);
+    let retired = console.post("duty", "/rails/sepaa/retire", &warrant).await.is(200).json();
+    assert!(retired["retired_at"].is_string(), "{retired}");
+    console.post("duty", "/rails/sepaa/retire", &warrant).await.refused(404);
+    office.failed(1).await;
+    office
+        .owner
+        .batch_execute("select symphony.enqueue_payment_outbox('waits', 'p', 'k', 'sepa', '{}')")
+        .await
+        .unwrap();
+    let words = console.post("duty", &format!("/rails/{RAIL}/retire"), &warrant).await.refused(409);
+    assert!(words.contains("pending payments"), "{words}");
 }
 
 #[tokio::test]

@@ -37,8 +37,8 @@ impl Office {
         let owner = database.connect().await.unwrap();
         owner
             .batch_execute(
-                "select symphony.set_payment_rail('sepa', '{}', 'office', 'a test');
-                 select symphony.set_payment_rail('served', '{}', 'office', 'a test')",
+                "select symphony.register_payment_rail('sepa', '{}', 'office', 'a test');
+                 select symphony.register_payment_rail('served', '{}', 'office', 'a test')",
             )
             .await
             .unwrap();

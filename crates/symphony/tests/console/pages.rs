@@ -63,7 +63,7 @@ async fn every_page_is_there_and_whoever_is_not_signed_in_is_asked_to() {
         ("/search?state=DUE&rail_type=sepa", "pay-3"),
         (outbox.as_str(), "Nobody knows whether this was paid."),
         ("/dead-letters", "pay-1/key"),
-        ("/operations", "SET_RAIL"),
+        ("/operations", "REGISTER_RAIL"),
         ("/participants", "shop-1"),
         ("/participants/shop-0", "pay-2"),
         ("/events", "OrderPlaced"),
@@ -112,7 +112,7 @@ async fn every_page_is_there_and_whoever_is_not_signed_in_is_asked_to() {
     all.get("/metadata?from=yesterday").await.is(400);
     let kept = all.get("/operations/export?from=2020-01-01T00:00Z&to=2099-01-01T00:00Z&format=csv").await.is(200);
     assert!(
-        kept.header("content-disposition").starts_with("attachment") && kept.body.contains("SET_RAIL"),
+        kept.header("content-disposition").starts_with("attachment") && kept.body.contains("REGISTER_RAIL"),
         "{kept:?}"
     );
     let kept = all.get(&format!("{outbox}/export?format=ndjson")).await.is(200);
@@ -198,7 +198,13 @@ async fn rails_and_dead_letters_are_worked_on_by_forms() {
     let policy = "max_attempts=5&backoff_base_seconds=2&backoff_cap_seconds=60&max_in_flight=&on_unknown=STOP";
     browser.post(&format!("/rails/{RAIL}/policy"), &format!("{signed}&{policy}&confirm=no")).await.is(400);
     browser.post(&format!("/rails/{RAIL}/policy"), &format!("{signed}&{policy}&confirm={RAIL}")).await.is(303);
-    for (kind, count) in [("PAUSE_RAIL", 1), ("RESUME_RAIL", 1), ("REPAIR", 1), ("SET_RAIL", 1)] {
+    browser.post("/rails/register", &format!("{signed}&name=wire&confirm=wier")).await.is(400);
+    browser.post("/rails/register", &format!("{signed}&name=wire&ordered=yes&confirm=wire")).await.is(303);
+    browser.post("/rails/wire/retire", &signed).await.is(303);
+    assert!(browser.get("/rails").await.is(200).body.contains("Retired: wire."));
+    for (kind, count) in
+        [("PAUSE_RAIL", 1), ("RESUME_RAIL", 1), ("REPAIR", 1), ("SET_RAIL", 1), ("RETIRE_RAIL", 1)]
+    {
         assert_eq!(office.operations(kind).await, count, "{kind}");
     }
     browser.post(&format!("/rails/{RAIL}/pause"), &format!("csrf={csrf}&actor=ana&reason=")).await.is(400);

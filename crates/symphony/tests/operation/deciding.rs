@@ -13,7 +13,7 @@ async fn many_failures_are_counted_first_and_redriven_by_their_number_alone() {
     let database = server.database().await.unwrap();
     let (root, url) = (database.url(), database.url_as_login(&["symphony_operator"]).await.unwrap());
     for rail in ["sepa", "ach"] {
-        symphony(&root, &["rail", "set", rail, "--actor", "ana", "--reason", "go-live"]).exits(0);
+        symphony(&root, &["rail", "add", rail, "--actor", "ana", "--reason", "go-live"]).exits(0);
     }
     for (name, rail, code) in [
         ("p1", "sepa", "NO_ACCOUNT"),
@@ -50,7 +50,7 @@ async fn what_people_did_is_written_for_auditors_in_either_format() {
     let database = server.database().await.unwrap();
     let auditor = database.url_as_login(&["symphony_auditor"]).await.unwrap();
     let url = database.url();
-    symphony(&url, &["rail", "set", "sepa", "--actor", "ana, \"duty\"", "--reason", "=1+1"]).exits(0);
+    symphony(&url, &["rail", "add", "sepa", "--actor", "ana, \"duty\"", "--reason", "=1+1"]).exits(0);
     let range = ["--from", "2020-01-01T00:00Z", "--to", "2099-01-01T00:00Z"];
     let audit = |more: &[&str]| symphony(&auditor, &[&["audit", "operations"], more].concat());
     let csv = audit(&range).exits(0).stdout;
@@ -62,7 +62,7 @@ async fn what_people_did_is_written_for_auditors_in_either_format() {
     assert!(lines[1].contains(",'=1+1,"), "{csv}");
     let json: Value =
         serde_json::from_str(&audit(&[&range[..], &["--format", "ndjson"]].concat()).exits(0).stdout).unwrap();
-    assert_eq!((&json["reason"], &json["operation"]), (&json!("=1+1"), &json!("SET_RAIL")));
+    assert_eq!((&json["reason"], &json["operation"]), (&json!("=1+1"), &json!("REGISTER_RAIL")));
     let (from, to) = (range[1], range[3]);
     assert_eq!(
         audit(&["--from", "2020-01-01T00:00Z", "--to", "2020-01-02T00:00Z"]).exits(0).stdout.lines().count(),

@@ -55,7 +55,7 @@ async fn a_payment_is_told_from_its_enqueue_to_its_redrive() {
     let reader = database.url_as_login(&["symphony_readonly"]).await.unwrap();
     let warrant = ["--actor", "ana", "--reason", "the statement of today", "--json"];
 
-    let rail = symphony(&duty, &[&["rail", "set", "sepa", "--max-attempts", "3"], &warrant[..]].concat()).exits(0);
+    let rail = symphony(&duty, &[&["rail", "add", "sepa", "--max-attempts", "3"], &warrant[..]].concat()).exits(0);
     assert_eq!(rail.json()["max_attempts"], 3);
     let enqueue = [
         "enqueue",
@@ -120,7 +120,7 @@ async fn a_rail_is_paused_and_resumed_and_what_waits_says_so() {
     let url = database.url();
     let warrant = ["--actor", "ana", "--reason", "the bank is down"];
     let rail = |action: &[&str]| symphony(&url, &[&["rail"], action, &warrant[..]].concat()).exits(0);
-    rail(&["set", "sepa", "--max-in-flight", "5", "--ordered", "true"]);
+    rail(&["add", "sepa", "--max-in-flight", "5", "--ordered", "true"]);
     assert!(rail(&["set", "sepa", "--max-in-flight", "none"]).stdout.contains("no cap"));
     let enqueue = [
         "enqueue",
@@ -147,12 +147,46 @@ async fn a_rail_is_paused_and_resumed_and_what_waits_says_so() {
 }
 
 #[tokio::test]
+async fn a_mistyped_rail_is_refused_with_the_name_that_was_meant_and_one_that_was_added_can_be_retired() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    let url = database.url_as_login(&["symphony_operator"]).await.unwrap();
+    let rail =
+        |action: &[&str]| symphony(&url, &[&["rail"], action, &["--actor", "ana", "--reason", "a test"]].concat());
+    rail(&["add", "sepa"]).exits(0);
+    for action in ["set", "pause", "resume", "retire"] {
+        let refused = rail(&[action, "sepaa"]).exits(1);
+        assert!(refused.stderr.contains("sepaa is not registered"), "{}", refused.all());
+        assert!(refused.stderr.contains("did you mean sepa?"), "{}", refused.all());
+    }
+    assert!(rail(&["add", "sepa"]).exits(3).stderr.contains("registered already"));
+
+    rail(&["add", "sepaa"]).exits(0);
+    rail(&["retire", "sepaa"]).exits(0);
+    let names = |arguments: &[&str]| {
+        let listed = symphony(&url, &[&["rail", "list", "--json"], arguments].concat()).exits(0).json();
+        listed
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|rail| rail["rail_type"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (names(&[]), names(&["--all"])),
+        (vec!["sepa".to_owned()], vec!["sepa".to_owned(), "sepaa".to_owned()])
+    );
+    assert!(symphony(&url, &["rail", "list", "--all"]).exits(0).stdout.contains("retired"));
+    database.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn no_name_of_others_steers_the_terminal() {
     let server = Server::from_env().await.unwrap();
     let database = server.database().await.unwrap();
     let url = database.url();
     let (rail, id) = ("se\u{1b}[2Jpa", "pay\u{1b}[31m-1");
-    let set = ["rail", "set", rail, "--actor", "a\u{1b}[1mna", "--reason", "a test"];
+    let set = ["rail", "add", rail, "--actor", "a\u{1b}[1mna", "--reason", "a test"];
     let enqueue = ["enqueue", "--instruction", id, "--participant", id, "--key", "k", "--rail", rail, "--payload"];
     let mut said = vec![symphony(&url, &set).exits(0)];
     symphony(&url, &[&enqueue[..], &["{}"]].concat()).exits(0);
@@ -245,7 +279,7 @@ async fn who_watches_sees_each_change_and_goes_on_when_the_database_was_away() {
     let server = Server::from_env().await.unwrap();
     let database = server.database().await.unwrap();
     let url = database.url();
-    symphony(&url, &["rail", "set", "sepa", "--actor", "ana", "--reason", "go-live"]).exits(0);
+    symphony(&url, &["rail", "add", "sepa", "--actor", "ana", "--reason", "go-live"]).exits(0);
     let enqueue = |name: &str| {
         let key =
             ["--instruction", name, "--participant", "acme", "--key", name, "--rail", "sepa", "--payload", "{}"];

@@ -181,6 +181,7 @@ async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the
         ("SymphonyWorkWaitsLong", "rail", PAUSED),
         ("SymphonyWorkUnfinished", "rail", PAUSED),
         ("SymphonyLeasesStuck", "rail", PAUSED),
+        ("SymphonyRailUnserved", "rail", PAUSED),
         ("SymphonyRetriesRise", "rail", RAIL),
         ("SymphonyBreakerOpen", "rail", DEAD),
         ("SymphonyDeadLettersGrow", "rail", CHEQUE),

@@ -7,7 +7,7 @@
 //! - [`dying`], [`killing`], [`freezing`], [`replies`], [`stopping`]: proof 27, the relayer dies, is late, or is told to go
 //! - [`crashing`], [`stalling`], [`pooling`]: proof 28, the database dies, falls silent, or is behind a pooler
 //! - [`doubting`], [`breaking`]: proof 29, the bank does not say, or is down; [`oversized_payloads`]: or refuses single rows
-//! - [`refusing`], [`config_secrets`]: why it does not start, and what it says then
+//! - [`refusing`], [`unserved_rails`], [`config_secrets`]: why it does not start, or starts with a warning, and what it says then
 //! - [`answering`], [`logging`], [`log_events`]: what it answers, what it writes; [`lease_takeover`]: what it tells of a dead worker
 //! - [`one_role`]: a login with symphony_executor alone runs every lane
 //! - [`spanning`]: which spans it draws, and that nothing waits for them; [`collector`] takes them
@@ -46,5 +46,6 @@ mod spanning;
 mod stalling;
 mod stopping;
 mod tower;
+mod unserved_rails;
 mod waking;
 mod yard;

@@ -57,7 +57,9 @@ impl Yard {
             whole[field] = value.clone();
         }
         let operator = self.database.connect_as("symphony_operator").await.unwrap();
-        let set = "select symphony.set_payment_rail($1, $2::text::jsonb, 'yard', 'a test')";
+        let set = "select case when exists (select from symphony.payment_rail_policies where rail_type = $1)
+                     then symphony.set_payment_rail($1, $2::text::jsonb, 'yard', 'a test')
+                     else symphony.register_payment_rail($1, $2::text::jsonb, 'yard', 'a test') end";
         operator.execute(set, &[&name, &whole.to_string()]).await.unwrap();
     }
 

@@ -7,11 +7,11 @@ use crate::payment::{Rail, rail};
 
 const RAILS: &str = "\
     select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
-           on_unknown, key_memory_seconds, updated_by, updated_at \
+           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at \
     from symphony.payment_rail_policies \
     order by rail_type";
 
-/// The rails that are registered, by name.
+/// The rails by name, those that were retired included.
 ///
 /// # Errors
 ///

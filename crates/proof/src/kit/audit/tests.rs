@@ -224,7 +224,7 @@ async fn the_books_are_read_as_they_are() {
     assert_eq!(read(&mut owner).await.unwrap(), Books::default());
     owner
         .batch_execute(
-            "select symphony.set_payment_rail('sepa', '{\"ordered\": true}', 'ana', 'a test');
+            "select symphony.register_payment_rail('sepa', '{\"ordered\": true}', 'ana', 'a test');
              select symphony.enqueue_payment_outbox('pay-1', 'acme', 'key-1', 'sepa', '{\"amount\": \"1.50\", \"currency\": \"EUR\"}');
              select symphony.enqueue_payment_outbox('pay-2', 'acme', 'key-2', 'sepa', '{\"amount\": \"2.50\", \"currency\": \"EUR\"}');
              select c.outbox_id, symphony.complete_outbox_attempt(c.outbox_id, c.lease_token, 'w', 'DISPATCHED', p_rail_reference => 'BNK-1')

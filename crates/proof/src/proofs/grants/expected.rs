@@ -40,11 +40,13 @@ const EXECUTE: [&str; 20] = [
     "m10_recovery.claim_outbox_events",
     "m10_recovery.complete_outbox_event",
 ];
-const OPERATE: [&str; 7] = [
+const OPERATE: [&str; 9] = [
     "symphony.redrive_payment_outbox",
     "symphony.repair_payment_rail",
     "symphony.resolve_payment_outbox",
+    "symphony.register_payment_rail",
     "symphony.set_payment_rail",
+    "symphony.retire_payment_rail",
     "symphony.pause_payment_rail",
     "symphony.resume_payment_rail",
     "symphony.mark_metadata_dlq",

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use symphony_outbox::connect::Target;
-use symphony_outbox::payment::RailPolicy;
 use symphony_outbox::payment::operator::{self, Warrant};
+use symphony_outbox::payment::{RailPolicy, reading};
 use symphony_outbox::schema::{self, Lane, install::installed_lanes};
 use symphony_proof::kit::postgres::{Binaries, Cluster, Options};
 use symphony_proof::kit::scratch::{Database as Scratch, Server};
@@ -137,7 +137,13 @@ impl Course {
         if lane == Lane::Payment {
             let policy = RailPolicy { ordered: Some(ordered), ..RailPolicy::default() };
             let warrant = Warrant { actor: "symphony bench", reason: "a rail that leads nowhere" };
-            operator::set_rail(&self.owner, &goods::name(lane, ordered), &policy, warrant).await?;
+            let name = goods::name(lane, ordered);
+            let known = reading::rails(&self.owner).await?;
+            if known.iter().any(|rail| rail.rail_type == name && rail.is_registered()) {
+                operator::set_rail(&self.owner, &name, &policy, warrant).await?;
+            } else {
+                operator::register_rail(&self.owner, &name, &policy, warrant).await?;
+            }
         }
         Ok(())
     }

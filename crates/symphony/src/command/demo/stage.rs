@@ -150,8 +150,8 @@ async fn install(cluster: &Cluster) -> Result<(), Failure> {
         ..RailPolicy::default()
     };
     let warrant = || Warrant { actor: shop::DUTY, reason: "the rails of the demo" };
-    operator::set_rail(&owner, PLAIN_RAIL, &policy, warrant()).await?;
+    operator::register_rail(&owner, PLAIN_RAIL, &policy, warrant()).await?;
     let ordered = RailPolicy { ordered: Some(true), ..policy };
-    operator::set_rail(&owner, ORDERED_RAIL, &ordered, warrant()).await?;
+    operator::register_rail(&owner, ORDERED_RAIL, &ordered, warrant()).await?;
     Ok(())
 }

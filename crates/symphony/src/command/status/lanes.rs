@@ -80,7 +80,7 @@ fn payments(status: &payment::reading::Status) -> String {
     let mut text = table.render();
     if status.rails.is_empty() {
         text.push_str(
-            "no rail is registered yet; register one with: symphony rail set NAME --actor … --reason …\n",
+            "no rail is registered yet; register one with: symphony rail add NAME --actor … --reason …\n",
         );
     }
     text

@@ -45,9 +45,19 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::get::<Nothing, Page<Rail>, _>("/rails", Scope::Read, "The rails and their policies.", list),
         Endpoint::get::<Nothing, Rail, _>("/rails/{rail_type}", Scope::Read, "One rail and its policy.", one),
         Endpoint::post::<Change, Rail, _>(
+            "/rails/{rail_type}/register",
+            "Register a rail. What the policy leaves out takes its default.",
+            register,
+        ),
+        Endpoint::post::<Change, Rail, _>(
             "/rails/{rail_type}/policy",
-            "Register a rail or change its policy.",
+            "Change the policy of a registered rail.",
             set,
+        ),
+        Endpoint::post::<Warrant, Rail, _>(
+            "/rails/{rail_type}/retire",
+            "Retire a rail without pending payments: nothing more can be enqueued to it.",
+            doing(RailAction::Retire),
         ),
         Endpoint::post::<Warrant, Rail, _>(
             "/rails/{rail_type}/pause",
@@ -91,6 +101,17 @@ pub(crate) async fn rails(desk: &Console, caller: &Caller) -> Result<Vec<Rail>, 
     Ok(rails)
 }
 
+async fn register(
+    State(desk): State<Desk>,
+    caller: Caller,
+    NameInPath(name): NameInPath,
+    Given(change): Given<Change>,
+) -> Result<Json<Rail>, Problem> {
+    let signed = Warrant { actor: change.actor, reason: change.reason }.signed(&caller)?;
+    let register = async |client: &_| operator::register_rail(client, &name, &change.policy, signed.given()).await;
+    Ok(Json(desk.database.act(register).await?))
+}
+
 async fn set(
     State(desk): State<Desk>,
     caller: Caller,
@@ -107,6 +128,7 @@ async fn set(
 pub(crate) enum RailAction {
     Pause,
     Resume,
+    Retire,
     Repair,
 }
 
@@ -132,6 +154,7 @@ impl RailAction {
             Ok(match self {
                 Self::Pause => RailDone::Switched(operator::pause(client, name, signed.given()).await?),
                 Self::Resume => RailDone::Switched(operator::resume(client, name, signed.given()).await?),
+                Self::Retire => RailDone::Switched(operator::retire(client, name, signed.given()).await?),
                 Self::Repair => RailDone::Repaired(operator::repair(client, name, signed.given()).await?),
             })
         };

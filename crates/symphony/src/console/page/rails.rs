@@ -21,6 +21,8 @@ use crate::console::session::Visitor;
 struct Page {
     frame: Frame,
     rails: Vec<Rail>,
+    /// The names of those that were retired.
+    retired: String,
 }
 
 struct Rail {
@@ -84,6 +86,18 @@ pub(super) struct PolicyForm {
     confirm: String,
 }
 
+/// What the form of a new rail brings. Its policy starts from the defaults.
+#[derive(Deserialize)]
+pub(super) struct RegisterForm {
+    name: String,
+    #[serde(default)]
+    ordered: String,
+    #[serde(default)]
+    actor: String,
+    reason: String,
+    confirm: String,
+}
+
 /// What the other forms bring.
 #[derive(Deserialize)]
 pub(super) struct Signature {
@@ -99,8 +113,11 @@ impl From<Signature> for Warrant {
 }
 
 pub(super) async fn page(State(desk): State<Desk>, visitor: Visitor) -> Result<Response, Refusal> {
-    let rails = api::rails(&desk, &visitor.caller).await?.into_iter().map(Rail::of).collect();
-    Ok(shown(&Page { frame: Frame::new(&desk, &visitor, "/rails"), rails }))
+    let (registered, retired): (Vec<_>, Vec<_>) =
+        api::rails(&desk, &visitor.caller).await?.into_iter().partition(payment::Rail::is_registered);
+    let rails = registered.into_iter().map(Rail::of).collect();
+    let retired = retired.into_iter().map(|rail| rail.rail_type).collect::<Vec<_>>().join(", ");
+    Ok(shown(&Page { frame: Frame::new(&desk, &visitor, "/rails"), rails, retired }))
 }
 
 /// What a form does that only needs a reason.
@@ -114,6 +131,20 @@ pub(super) fn doing(action: RailAction) -> MethodRouter<Desk> {
             Ok::<_, Refusal>(Redirect::to("/rails"))
         },
     )
+}
+
+pub(super) async fn register(
+    State(desk): State<Desk>,
+    visitor: Visitor,
+    Sent(form): Sent<RegisterForm>,
+) -> Result<Response, Refusal> {
+    confirmed(&form.confirm, &form.name)?;
+    // A box that is not ticked is not sent.
+    let policy = RailPolicy { ordered: Some(!form.ordered.is_empty()), ..RailPolicy::default() };
+    let signed = Warrant { actor: form.actor, reason: form.reason }.signed(&visitor.caller)?;
+    let name = &form.name;
+    desk.database.act(async |client| operator::register_rail(client, name, &policy, signed.given()).await).await?;
+    Ok(Redirect::to("/rails").into_response())
 }
 
 pub(super) async fn policy(

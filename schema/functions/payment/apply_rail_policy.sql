@@ -1,0 +1,66 @@
+-- Changes the policy of a rail that exists, and everything that follows from the change.
+--
+-- p_before is the rail as it is. What the policy leaves out stays as it is.
+-- Locks: the caller holds the policy lock alone. Raises: P7005 for a value out of range. For: register_payment_rail and set_payment_rail.
+create or replace function symphony.apply_rail_policy(p_before symphony.payment_rails, p_policy jsonb, p_actor text)
+  returns symphony.payment_rails
+  language plpgsql
+  set search_path = pg_catalog, symphony, pg_temp
+as $$
+declare
+  v_after payment_rails;
+  v_field text;
+begin
+  begin
+    update payment_rails r
+    set max_attempts = coalesce((p_policy ->> 'max_attempts')::int, r.max_attempts),
+        backoff_base_seconds = coalesce((p_policy ->> 'backoff_base_seconds')::int, r.backoff_base_seconds),
+        backoff_cap_seconds = coalesce((p_policy ->> 'backoff_cap_seconds')::int, r.backoff_cap_seconds),
+        ordered = coalesce((p_policy ->> 'ordered')::boolean, r.ordered),
+        on_unknown = coalesce(p_policy ->> 'on_unknown', r.on_unknown),
+        max_in_flight = case when p_policy ? 'max_in_flight' then (p_policy ->> 'max_in_flight')::int else r.max_in_flight end,
+        key_memory_seconds = case when p_policy ? 'key_memory_seconds' then (p_policy ->> 'key_memory_seconds')::int else r.key_memory_seconds end,
+        updated_by = p_actor,
+        updated_at = clock_timestamp()
+    where r.rail_type = p_before.rail_type
+    returning r.* into v_after;
+  exception when check_violation then
+    -- The constraints are named after the field that they bound.
+    get stacked diagnostics v_field = constraint_name;
+    raise exception 'p_policy: % is out of range', (
+      select k.field
+      from jsonb_object_keys(to_jsonb(p_before)) as k (field)
+      where v_field like '%' || k.field || '%'
+      limit 1)
+      using errcode = 'P7005',
+            hint = 'max_attempts is 1 to 20; backoff_base_seconds 1 to 86400; backoff_cap_seconds from the base to 2592000; '
+                   'max_in_flight and key_memory_seconds at least 1, or null.';
+  end;
+
+  if p_before.max_in_flight is null and v_after.max_in_flight is not null then
+    -- Leases that were granted without a cap take seats from now on.
+    insert into payment_rail_seats (rail_type, lease_token, outbox_id)
+    select p.rail_type, p.lease_token, p.outbox_id
+    from payment_outbox_pending p
+    where p.rail_type = p_before.rail_type
+      and p.lease_token is not null
+    on conflict do nothing;
+  elsif v_after.max_in_flight is null then
+    delete from payment_rail_seats s where s.rail_type = p_before.rail_type;
+  end if;
+  if p_before.ordered and not v_after.ordered then
+    -- Nobody waits behind anybody any more.
+    update payment_outbox_pending p
+    set parked = false
+    where p.rail_type = p_before.rail_type
+      and p.parked;
+  end if;
+  if (p_before.ordered, coalesce(p_before.max_in_flight, 0)) is distinct from (v_after.ordered, coalesce(v_after.max_in_flight, 0)) then
+    -- What may be claimed now need not have been a moment ago, and nobody inserts it.
+    perform wake_sleepers('outbox_pending');
+  end if;
+  return v_after;
+end
+$$;
+
+comment on function symphony.apply_rail_policy(symphony.payment_rails, jsonb, text) is 'Changes the policy of a rail that exists, with its seats and parked rows.';

@@ -1,0 +1,38 @@
+-- Refuses a policy that is no JSON object, names an unknown field, or gives a field a value of the wrong type.
+--
+-- Ranges are for the constraints of payment_rails: see apply_rail_policy.
+-- Locks: nothing. Raises: P7005. For: register_payment_rail and set_payment_rail.
+create or replace function symphony.check_rail_policy(p_policy jsonb)
+  returns void
+  language plpgsql
+  immutable
+  set search_path = pg_catalog, symphony, pg_temp
+as $$
+declare
+  v_known constant text[] := array['max_attempts', 'backoff_base_seconds', 'backoff_cap_seconds', 'ordered', 'max_in_flight',
+                                   'on_unknown', 'key_memory_seconds'];
+  v_field text;
+  v_value jsonb;
+begin
+  if p_policy is null or jsonb_typeof(p_policy) <> 'object' then
+    raise exception 'p_policy must be a JSON object' using errcode = 'P7005';
+  end if;
+  for v_field, v_value in select e.key, e.value from jsonb_each(p_policy) e loop
+    if v_field <> all (v_known) then
+      raise exception 'p_policy has no field %', v_field
+        using errcode = 'P7005',
+              hint = format('The fields are %s.', array_to_string(v_known, ', '));
+    elsif v_field = 'ordered' and jsonb_typeof(v_value) <> 'boolean'
+       or v_field = 'on_unknown' and (v_value #>> '{}' in ('INQUIRE', 'RESEND', 'STOP')) is not true
+       or v_field not in ('ordered', 'on_unknown')
+          and not (jsonb_typeof(v_value) = 'number' and v_value #>> '{}' ~ '^[0-9]{1,9}$')
+          and not (jsonb_typeof(v_value) = 'null' and v_field in ('max_in_flight', 'key_memory_seconds')) then
+      raise exception 'p_policy: % cannot be %', v_field, left(v_value::text, 40)
+        using errcode = 'P7005',
+              hint = 'ordered is true or false; on_unknown is INQUIRE, RESEND or STOP; the others are whole numbers.';
+    end if;
+  end loop;
+end
+$$;
+
+comment on function symphony.check_rail_policy(jsonb) is 'Raises P7005 for a rail policy with an unknown field or a value of the wrong type.';
