@@ -1,7 +1,7 @@
 -- Who may do what on the payment lane. Follows core.sql, which takes away what anybody had before.
 revoke all on type
   symphony.outbox_attempt_state, symphony.payload_object, symphony.short_text, symphony.sequence_number, symphony.attempt_count,
-  symphony.w3c_traceparent
+  symphony.w3c_traceparent, symphony.sha256_digest
 from public;
 
 grant execute on function

@@ -62,3 +62,22 @@ create or replace trigger pending_wakes_sleepers
   after insert on symphony.payment_outbox_pending
   for each statement execute function symphony.notify_outbox_pending();
 comment on trigger pending_wakes_sleepers on symphony.payment_outbox_pending is 'New work wakes a relayer that sleeps.';
+
+create or replace trigger keys_are_kept
+  before delete or truncate on symphony.payment_outbox_keys
+  for each statement execute function symphony.refuse_change('a key that was used stays registered');
+alter table symphony.payment_outbox_keys enable always trigger keys_are_kept;
+comment on trigger keys_are_kept on symphony.payment_outbox_keys is 'A key that is forgotten could pay twice.';
+
+create or replace trigger keys_are_kept_row_by_row
+  before delete on symphony.payment_outbox_keys
+  for each row execute function symphony.refuse_change('a key that was used stays registered');
+alter table symphony.payment_outbox_keys enable always trigger keys_are_kept_row_by_row;
+comment on trigger keys_are_kept_row_by_row on symphony.payment_outbox_keys is
+  'The same where no statement names this table: through a parent, or by replication.';
+
+create or replace trigger keys_change_by_redrive_only
+  before update on symphony.payment_outbox_keys
+  for each row execute function symphony.check_key_redrive();
+alter table symphony.payment_outbox_keys enable always trigger keys_change_by_redrive_only;
+comment on trigger keys_change_by_redrive_only on symphony.payment_outbox_keys is 'A key moves on to the outbox that a redrive made, and changes in no other way.';

@@ -8,7 +8,7 @@ use symphony_proof::kit::{crowd, scratch::Server};
 use tokio_postgres::Client;
 
 /// Everything that a page or an endpoint asks, with something that is there and something that is not.
-const QUESTIONS: [&str; 29] = [
+const QUESTIONS: [&str; 31] = [
     "select * from symphony.payment_backlog()",
     "select * from symphony.payment_pulse()",
     "select * from symphony.payment_leases()",
@@ -19,11 +19,13 @@ const QUESTIONS: [&str; 29] = [
     "select * from symphony.search_payment_outboxes('past-77', null, null, null, null, null, null, null, null, 50)",
     "select * from symphony.search_payment_outboxes(null, 'shop-77', null, null, null, null, null, null, null, 50)",
     "select * from symphony.search_payment_outboxes(null, null, 'past-77/key', null, null, null, null, null, null, 50)",
+    "select * from symphony.search_payment_outboxes('past-77', null, 'past-77/key', null, null, null, null, null, null, 50)",
+    "select * from symphony.search_payment_outboxes('none', null, null, null, null, null, null, null, null, 50)",
     "select * from symphony.search_payment_outboxes(null, null, null, 'plain', 'FAILED', 'NONE', null, null, null, 50)",
     "select * from symphony.search_payment_outboxes(null, null, null, 'none', 'DISPATCHED', null, null, null, null, 50)",
     "select * from symphony.search_payment_outboxes(null, null, null, null, 'DUE', null, now() - interval '1 hour', now(), null, 50)",
-    "select o.* from symphony.payment_outboxes o where o.outbox_id = (select a.outbox_id from symphony.payment_outbox_attempts a
-       where a.instruction_id = 'past-77' and a.idempotency_key = 'past-77/key')",
+    "select o.* from symphony.payment_outboxes o where o.outbox_id = (select k.outbox_id from symphony.payment_outbox_keys k
+       where k.instruction_id = 'past-77' and k.idempotency_key = 'past-77/key')",
     "select p.* from symphony.payment_participants p where p.participant_id > 'shop-5' order by p.participant_id limit 50",
     "select o.* from symphony.payment_outbox_operations_log o
        where o.created_at >= now() - interval '1 day' and o.created_at < now()
@@ -79,7 +81,7 @@ async fn cost(client: &Client, question: &str) -> (i64, i64) {
     let scans = client
         .query_one(
             "select sum(seq_scan)::bigint from pg_stat_xact_user_tables
-             where relname in ('payment_outbox_pending', 'payment_outbox_attempts', 'payment_outbox_operations', 'outbox', 'outbox_errors', 'metadata_outbox')",
+             where relname in ('payment_outbox_pending', 'payment_outbox_attempts', 'payment_outbox_keys', 'payment_outbox_operations', 'outbox', 'outbox_errors', 'metadata_outbox')",
             &[],
         )
         .await

@@ -49,10 +49,27 @@ begin
   into strict on_unknown, key_remembered
   from payment_rails r
   cross join lateral (
+    with recursive redrives as (
+      select v_row.outbox_id
+      union all
+      select o.outbox_id
+      from redrives r
+      cross join lateral (
+        select o.outbox_id
+        from payment_outbox_operations o
+        where o.new_outbox_id = r.outbox_id
+        limit 1
+      ) o
+    )
     select min(a.claimed_at) as first_claimed_at
-    from payment_outbox_attempts a
-    where a.instruction_id = v_row.instruction_id
-      and a.idempotency_key = v_row.idempotency_key
+    from redrives r
+    cross join lateral (
+      select a.claimed_at
+      from payment_outbox_attempts a
+      where a.outbox_id = r.outbox_id
+      order by a.attempt_no
+      limit 1
+    ) a
   ) f
   where r.rail_type = v_row.rail_type;
 end

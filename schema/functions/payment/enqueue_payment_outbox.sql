@@ -1,12 +1,13 @@
 -- Enqueues one instruction in the caller's transaction, or answers with the outbox that its key has already.
 --
--- The advisory lock lets one caller at a time decide about a key. It looks in pending and in the ledger in one statement and so in one snapshot: an
--- outbox that ends meanwhile is in one of them. Only a key that is in neither takes a number. What may stand in a row is said by the types of its
--- columns; should they refuse, check_enqueue has the words. Should a writer that holds no lock get in between, the unique index stops us, the number
--- goes back with the subtransaction, and the look that follows finds the winner. Plans that walk the table are ruled out: one made while it had a single row
--- would be kept until somebody analyses it.
+-- The primary key of the registry decides: of two enqueues of one key the second waits for the first, and then finds its row or takes its place.
+-- Under REPEATABLE READ and SERIALIZABLE PostgreSQL refuses with 40001 what was registered after the snapshot. Only a
+-- new key takes a number. There is no subtransaction: 100,000 calls may share a transaction.
+-- A known key is a replay where the digest is the same, or where the outbox is still there and holds the same content; after its rows have gone, the
+-- digest alone decides, and the sequence number is not known any more. Plans that walk a table are ruled out: one made while it had a single row would be
+-- kept until somebody analyses it.
 -- Locks: the key, then the participant's row, until the caller's transaction ends.
--- Raises: P7004, P7005, P7006. For: symphony_ingest.
+-- Raises: P7004, P7005, P7006, 40001. For: symphony_ingest.
 create or replace function symphony.enqueue_payment_outbox(
   p_instruction_id  text,
   p_participant_id  text,
@@ -24,73 +25,63 @@ create or replace function symphony.enqueue_payment_outbox(
 as $$
 #variable_conflict use_column
 declare
-  v_known      record;
-  v_constraint text;
+  v_digest bytea;
+  v_known  record;
 begin
-  perform pg_advisory_xact_lock(outbox_key_lock(p_instruction_id, p_idempotency_key));
+  -- The rules are those of check_enqueue, which has the words; said here as well, because the call costs as much as a row.
+  if (p_instruction_id ~ '[^[:space:]]' and char_length(p_instruction_id) <= 200
+      and p_participant_id ~ '[^[:space:]]' and char_length(p_participant_id) <= 200
+      and p_idempotency_key ~ '[^[:space:]]' and char_length(p_idempotency_key) <= 200
+      and jsonb_typeof(p_payload) = 'object' and pg_column_size(p_payload) <= 262144) is not true then
+    perform check_enqueue(array[p_instruction_id], array[p_participant_id], array[p_idempotency_key], array[p_rail_type], array[p_payload]);
+  end if;
+  v_digest := outbox_content_digest(p_idempotency_key, p_instruction_id, p_participant_id, p_rail_type, p_payload);
 
-  if not (
-    exists (
-      select
-      from payment_outbox_pending p
-      where p.instruction_id = p_instruction_id
-        and p.idempotency_key = p_idempotency_key)
-    or exists (
-      select
-      from payment_outbox_attempts a
-      where a.instruction_id = p_instruction_id
-        and a.idempotency_key = p_idempotency_key))
-  then
-    begin
-      insert into payment_outbox_pending as p
-        (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, traceparent)
-      select uuidv7(), p_instruction_id, p_participant_id, bump_participant_outbox_seq(p_participant_id),
-             p_idempotency_key, r.rail_type, p_payload,
-             case when current_setting('symphony.traceparent', true) <> '' then caller_traceparent() end
-      from payment_rails r
-      where r.rail_type = p_rail_type
-        and r.retired_at is null
-      returning p.outbox_id, p.sequence_id, p.created_at
-      into outbox_id, sequence_id, created_at;
-      if outbox_id is not null then
-        replayed := false;
-        return;
-      end if;
-    exception
-      when unique_violation then
-        get stacked diagnostics v_constraint = constraint_name;
-        if v_constraint <> 'payment_outbox_pending_key_is_unique' then
-          raise;
-        end if;
-      when check_violation or not_null_violation then
-        perform check_enqueue(array[p_instruction_id], array[p_participant_id], array[p_idempotency_key], array[p_rail_type], array[p_payload]);
-        raise;
-    end;
+  insert into payment_outbox_keys as k (idempotency_key, instruction_id, outbox_id, content_digest)
+  select p_idempotency_key, p_instruction_id, uuidv7(), v_digest
+  from payment_rails r
+  where r.rail_type = p_rail_type
+    and r.retired_at is null
+  on conflict (idempotency_key, instruction_id) do nothing
+  returning k.outbox_id
+  into outbox_id;
+  if outbox_id is not null then
+    insert into payment_outbox_pending as p
+      (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, traceparent)
+    values (
+      enqueue_payment_outbox.outbox_id, p_instruction_id, p_participant_id, bump_participant_outbox_seq(p_participant_id),
+      p_idempotency_key, p_rail_type, p_payload,
+      case when current_setting('symphony.traceparent', true) <> '' then caller_traceparent() end)
+    returning p.sequence_id, p.created_at
+    into sequence_id, created_at;
+    replayed := false;
+    return;
   end if;
 
   perform check_enqueue(array[p_instruction_id], array[p_participant_id], array[p_idempotency_key], array[p_rail_type], array[p_payload]);
-  select k.*
+  select k.outbox_id, k.content_digest = v_digest as same_digest, coalesce(o.created_at, k.created_at) as created_at, o.sequence_id,
+         (o.participant_id, o.rail_type, o.payload) is not distinct from (p_participant_id, p_rail_type, p_payload) as same_content
   into v_known
-  from (
-    (select p.outbox_id, p.sequence_id, p.created_at, p.participant_id, p.rail_type, p.payload
+  from payment_outbox_keys k
+  left join lateral (
+    (select p.sequence_id, p.created_at, p.participant_id, p.rail_type, p.payload
      from payment_outbox_pending p
-     where p.instruction_id = p_instruction_id
-       and p.idempotency_key = p_idempotency_key)
+     where p.outbox_id = k.outbox_id)
     union all
-    (select a.outbox_id, a.sequence_id, a.created_at, a.participant_id, a.rail_type, a.payload
+    (select a.sequence_id, a.created_at, a.participant_id, a.rail_type, a.payload
      from payment_outbox_attempts a
-     where a.instruction_id = p_instruction_id
-       and a.idempotency_key = p_idempotency_key
-     order by a.sequence_id desc
+     where a.outbox_id = k.outbox_id
      limit 1)
     limit 1
-  ) k;
+  ) o on true
+  where k.idempotency_key = p_idempotency_key
+    and k.instruction_id = p_instruction_id;
   if not found then
-    -- Stopped by a row that we cannot see: the caller's snapshot is older than that row.
-    raise exception 'instruction % was enqueued by another transaction meanwhile', p_instruction_id
+    -- The rail was registered between the two statements.
+    raise exception 'rail % was not registered when this began', p_rail_type
       using errcode = '40001',
             hint = 'Run the whole transaction again.';
-  elsif (v_known.participant_id, v_known.rail_type, v_known.payload) is distinct from (p_participant_id, p_rail_type, p_payload) then
+  elsif not (v_known.same_digest or v_known.same_content) then
     perform refuse_key_reuse(p_instruction_id, v_known.outbox_id);
   end if;
   outbox_id := v_known.outbox_id;

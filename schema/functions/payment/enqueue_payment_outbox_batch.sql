@@ -1,13 +1,11 @@
 -- Enqueues many instructions in the caller's transaction: all of them, or none and an error that says why.
 --
 -- Returns a row for each, in the order given. A key that is known already, from before or from further
--- up in the same call, is a replay and makes nothing new. The rules are those of enqueue_payment_outbox: what may stand in a row is said by
--- the types of its columns, and where they refuse, check_enqueue has the words.
+-- up in the same call, is a replay and makes nothing new. The rules are those of enqueue_payment_outbox.
 -- Locks: the key of each instruction, then the row of each participant, each kind in one order for
--- everyone, so that two batches never wait for each other in a circle. Each key is an entry in the
--- server's lock table, which everybody shares (max_locks_per_transaction × max_connections, some 8,000 at
--- the defaults): hence the limit of 500, and a reason not to put many batches into one transaction.
--- Raises: P7004, P7005, P7006. For: symphony_ingest.
+-- everyone, so that two batches never wait for each other in a circle. All of these are row locks: a
+-- transaction may enqueue any number of batches.
+-- Raises: P7004, P7005, P7006, 40001. For: symphony_ingest.
 create or replace function symphony.enqueue_payment_outbox_batch(
   p_instruction_ids  text[],
   p_participant_ids  text[],
@@ -27,17 +25,19 @@ as $$
 declare
   v_count        constant int := coalesce(cardinality(p_instruction_ids), 0);
   v_new_ids      uuid[];
-  -- How many different keys there are, and whether any is known or stands twice.
-  v_keys         int;
-  v_known        boolean;
-  -- By position: the outbox that the key has already, and where in this batch the key stands first; null if all are new.
+  v_digests      bytea[];
+  -- The new ids that were registered: those of the keys that are new.
+  v_registered   uuid[];
+  v_all_new      boolean;
+  -- The participants of the new ones: how many numbers each takes, and the first of them.
+  v_participants text[];
+  v_counts       int[];
+  v_firsts       bigint[];
+  -- By position, where some keys were known: their outboxes, and the first whose content differs.
   v_outbox_ids   uuid[];
   v_sequence_ids bigint[];
   v_created_ats  timestamptz[];
-  v_first_places bigint[];
-  v_replayed     boolean[];
   v_reuse_at     bigint;
-  v_constraint   text;
 begin
   perform check_range('the number of instructions', v_count, 1, 500);
   if array[cardinality(p_participant_ids), cardinality(p_idempotency_keys), cardinality(p_rail_types), cardinality(p_payloads)]
@@ -49,128 +49,101 @@ begin
      is distinct from array_fill(format('[1:%s]', v_count), array[5]) then
     raise exception 'the five arrays must have one dimension that begins at 1' using errcode = 'P7005';
   end if;
+  perform check_enqueue(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads);
 
   v_new_ids := uuidv7s(v_count);
-  perform pg_advisory_xact_lock(k.key_lock)
-  from (
-    select distinct outbox_key_lock(g.instruction_id, g.idempotency_key) as key_lock
-    from unnest(p_instruction_ids, p_idempotency_keys) as g (instruction_id, idempotency_key)
-    order by key_lock
-  ) k;
-  get diagnostics v_keys = row_count;
+  v_digests := array(
+    select outbox_content_digest(g.idempotency_key, g.instruction_id, g.participant_id, g.rail_type, g.payload)
+    from unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads) with ordinality
+      as g (instruction_id, participant_id, idempotency_key, rail_type, payload, place)
+    order by g.place);
+  with registered as (
+    insert into payment_outbox_keys as k (idempotency_key, instruction_id, outbox_id, content_digest)
+    select g.idempotency_key, g.instruction_id, g.new_id, g.digest
+    from unnest(p_instruction_ids, p_idempotency_keys, v_new_ids, v_digests) with ordinality
+      as g (instruction_id, idempotency_key, new_id, digest, place)
+    order by g.idempotency_key collate "C", g.instruction_id collate "C", g.place
+    on conflict (idempotency_key, instruction_id) do nothing
+    returning k.outbox_id
+  )
+  select array_agg(r.outbox_id)
+  into v_registered
+  from registered r;
+  v_all_new := coalesce(cardinality(v_registered), 0) = v_count;
 
-  for v_look in 1 .. 2 loop
-    -- As a rule every key is new, and there is nothing to compare.
-    v_known := v_keys < v_count or exists (
-      select
-      from unnest(p_instruction_ids, p_idempotency_keys) as g (instruction_id, idempotency_key)
-      where (
-        select true
-        from payment_outbox_pending p
-        where p.instruction_id = g.instruction_id
-          and p.idempotency_key = g.idempotency_key
-        limit 1)
-      or (
-        select true
-        from payment_outbox_attempts a
-        where a.instruction_id = g.instruction_id
-          and a.idempotency_key = g.idempotency_key
-        limit 1));
-    if v_known then
-      perform check_enqueue(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads);
-      select array_agg(k.outbox_id order by g.place),
-             array_agg(k.sequence_id order by g.place),
-             array_agg(k.created_at order by g.place),
-             array_agg(g.first_place order by g.place),
-             min(g.place) filter (where case
-               when k.outbox_id is not null then
-                 (k.participant_id, k.rail_type, k.payload) is distinct from (g.participant_id, g.rail_type, g.payload)
-               when g.first_place < g.place then
-                 (p_participant_ids[g.first_place], p_rail_types[g.first_place], p_payloads[g.first_place])
-                 is distinct from (g.participant_id, g.rail_type, g.payload)
-               end)
-      into v_outbox_ids, v_sequence_ids, v_created_ats, v_first_places, v_reuse_at
-      from (
-        select g.*, min(g.place) over (partition by g.instruction_id, g.idempotency_key) as first_place
-        from unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads) with ordinality
-          as g (instruction_id, participant_id, idempotency_key, rail_type, payload, place)
-      ) g
-      left join lateral (
-        (select p.outbox_id, p.sequence_id, p.created_at, p.participant_id, p.rail_type, p.payload
-         from payment_outbox_pending p
-         where p.instruction_id = g.instruction_id
-           and p.idempotency_key = g.idempotency_key)
-        union all
-        (select a.outbox_id, a.sequence_id, a.created_at, a.participant_id, a.rail_type, a.payload
-         from payment_outbox_attempts a
-         where a.instruction_id = g.instruction_id
-           and a.idempotency_key = g.idempotency_key
-         order by a.sequence_id desc
-         limit 1)
-        limit 1
-      ) k on true;
+  if v_registered is not null then
+    select array_agg(c.participant_id), array_agg(c.count)
+    into v_participants, v_counts
+    from (
+      select g.participant_id, count(*)::int as count
+      from unnest(p_participant_ids, v_new_ids) as g (participant_id, new_id)
+      where v_all_new or g.new_id in (select unnest(v_registered))
+      group by g.participant_id
+    ) c;
+    v_firsts := take_outbox_sequences(v_participants, v_counts);
+
+    with numbered as materialized (
+      select g.*, f.first + row_number() over (partition by g.participant_id order by g.place) - 1 as sequence_id
+      from unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, v_new_ids) with ordinality
+        as g (instruction_id, participant_id, idempotency_key, rail_type, payload, new_id, place)
+      join unnest(v_participants, v_firsts) as f (participant_id, first) on f.participant_id = g.participant_id
+      where v_all_new or g.new_id in (select unnest(v_registered))
+    ),
+    inserted as (
+      insert into payment_outbox_pending
+        (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, traceparent)
+      select n.new_id, n.instruction_id, n.participant_id, n.sequence_id, n.idempotency_key, n.rail_type, n.payload,
+             (select caller_traceparent())
+      from numbered n
+    )
+    select array_agg(n.sequence_id order by n.place)
+    into v_sequence_ids
+    from numbered n;
+    if v_all_new then
+      return query
+        select r.place::int, r.outbox_id, r.sequence_id, now(), false
+        from unnest(v_new_ids, v_sequence_ids) with ordinality as r (outbox_id, sequence_id, place)
+        order by r.place;
+      return;
     end if;
-    if v_reuse_at is not null then
-      perform refuse_key_reuse(p_instruction_ids[v_reuse_at], v_outbox_ids[v_reuse_at]);
-    end if;
+  end if;
 
-    begin
-      with given as (
-        select *
-        from unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads,
-                    v_new_ids, v_outbox_ids, v_sequence_ids, v_created_ats, v_first_places) with ordinality
-          as g (instruction_id, participant_id, idempotency_key, rail_type, payload,
-                new_id, known_outbox_id, known_sequence_id, known_created_at, first_place, place)
-      ),
-      fresh as materialized (
-        select s.*, bump_participant_outbox_seq(s.participant_id) as sequence_id
-        from (
-          select g.place, g.new_id as outbox_id, g.instruction_id, g.participant_id, g.idempotency_key, g.rail_type, g.payload
-          from given g
-          where g.known_outbox_id is null
-            and g.place = coalesce(g.first_place, g.place)
-          order by g.participant_id collate "C", g.place
-        ) s
-      ),
-      inserted as (
-        insert into payment_outbox_pending
-          (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, traceparent)
-        select f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key,
-               -- Null, which the column refuses, where the rail is not registered.
-               case when f.rail_type = any (array(select r.rail_type from payment_rails r where r.retired_at is null)) then f.rail_type end,
-               f.payload, (select caller_traceparent())
-        from fresh f
-      )
-      select array_agg(coalesce(g.known_outbox_id, f.outbox_id) order by g.place),
-             array_agg(coalesce(g.known_sequence_id, f.sequence_id) order by g.place),
-             array_agg(coalesce(g.known_created_at, now()) order by g.place),
-             array_agg(g.known_outbox_id is not null or coalesce(g.first_place < g.place, false) order by g.place)
-      into v_outbox_ids, v_sequence_ids, v_created_ats, v_replayed
-      from given g
-      left join fresh f on f.place = coalesce(g.first_place, g.place);
-      exit;
-    exception
-      when unique_violation then
-        get stacked diagnostics v_constraint = constraint_name;
-        if v_constraint <> 'payment_outbox_pending_key_is_unique' then
-          raise;
-        end if;
-        -- A writer that holds no lock got in between: look again, and find it.
-        if v_look = 2 then
-          raise exception 'one of these instructions was enqueued by another transaction meanwhile'
-            using errcode = '40001',
-                  hint = 'Run the whole transaction again.';
-        end if;
-      when check_violation or not_null_violation then
-        perform check_enqueue(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads);
-        raise;
-    end;
-  end loop;
-
+  -- Some keys were known, or stand twice: by now every key has its row, and what is new is read like the rest.
+  select array_agg(k.outbox_id order by g.place),
+         array_agg(o.sequence_id order by g.place),
+         array_agg(coalesce(o.created_at, k.created_at) order by g.place),
+         min(g.place) filter (where not (
+           k.content_digest = g.digest
+           or (o.participant_id, o.rail_type, o.payload) is not distinct from (g.participant_id, g.rail_type, g.payload)))
+  into v_outbox_ids, v_sequence_ids, v_created_ats, v_reuse_at
+  from unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, v_digests) with ordinality
+    as g (instruction_id, participant_id, idempotency_key, rail_type, payload, digest, place)
+  cross join lateral (
+    select k.outbox_id, k.content_digest, k.created_at
+    from payment_outbox_keys k
+    where k.idempotency_key = g.idempotency_key
+      and k.instruction_id = g.instruction_id
+    limit 1
+  ) k
+  left join lateral (
+    (select p.sequence_id, p.created_at, p.participant_id, p.rail_type, p.payload
+     from payment_outbox_pending p
+     where p.outbox_id = k.outbox_id)
+    union all
+    (select a.sequence_id, a.created_at, a.participant_id, a.rail_type, a.payload
+     from payment_outbox_attempts a
+     where a.outbox_id = k.outbox_id
+     limit 1)
+    limit 1
+  ) o on true;
+  if v_reuse_at is not null then
+    perform refuse_key_reuse(
+      p_instruction_ids[v_reuse_at],
+      case when v_outbox_ids[v_reuse_at] <> all (v_new_ids) then v_outbox_ids[v_reuse_at] end);
+  end if;
   return query
-    select r.place::int, r.outbox_id, r.sequence_id, r.created_at, r.replayed
-    from unnest(v_outbox_ids, v_sequence_ids, v_created_ats, v_replayed) with ordinality
-      as r (outbox_id, sequence_id, created_at, replayed, place)
+    select r.place::int, r.outbox_id, r.sequence_id, r.created_at, r.outbox_id <> r.new_id
+    from unnest(v_outbox_ids, v_sequence_ids, v_created_ats, v_new_ids) with ordinality as r (outbox_id, sequence_id, created_at, new_id, place)
     order by r.place;
 end
 $$;

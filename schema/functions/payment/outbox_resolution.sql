@@ -3,7 +3,7 @@
 -- A resolution is only ever corrected from NOT_PAID to PAID, so PAID stands wherever it was said. The times
 -- would not tell which came last: they are of the beginning of transactions, and one that began before
 -- another may resolve after it.
--- Locks: nothing; the caller holds the key's lock. For: redrive and resolve.
+-- Locks: nothing; the caller holds the row of the key. For: redrive and resolve.
 create or replace function symphony.outbox_resolution(p_outbox_id uuid)
   returns text
   language plpgsql

@@ -47,6 +47,11 @@ begin
 
   insert into payment_outbox_operations (operation_id, operation, outbox_id, new_outbox_id, rail_type, actor, reason)
   values (uuidv7(), 'REDRIVE', p_outbox_id, outbox_id, v_failure.rail_type, p_actor, p_reason);
+
+  update payment_outbox_keys k
+  set outbox_id = redrive_payment_outbox.outbox_id
+  where k.idempotency_key = v_failure.idempotency_key
+    and k.instruction_id = v_failure.instruction_id;
 end
 $$;
 

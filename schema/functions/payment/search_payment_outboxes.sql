@@ -40,36 +40,30 @@ begin
   perform check_range('p_limit', p_limit, 1, 200);
 
   -- Found by name first and put in order then: asked for both at once, a plan may walk the order and look for the name.
-  if p_idempotency_key is not null then
+  -- The registry names the newest outbox of a key; those that it was redriven from follow.
+  if num_nonnulls(p_idempotency_key, p_instruction_id) > 0 then
     v_ids := array(
-      with named as materialized (
-        select p.outbox_id
-        from payment_outbox_pending p
-        where hashtextextended(p.idempotency_key, 0) = hashtextextended(p_idempotency_key, 0)
-          and p.idempotency_key = p_idempotency_key
+      with recursive named as (
+        (select k.outbox_id
+         from payment_outbox_keys k
+         where p_idempotency_key is not null
+           and k.idempotency_key = p_idempotency_key
+           and k.instruction_id = coalesce(p_instruction_id, k.instruction_id)
+         union all
+         select k.outbox_id
+         from payment_outbox_keys k
+         where p_idempotency_key is null
+           and hashtextextended(k.instruction_id, 0) = hashtextextended(p_instruction_id, 0)
+           and k.instruction_id = p_instruction_id)
         union all
-        select a.outbox_id
-        from payment_outbox_attempts a
-        where hashtextextended(a.idempotency_key, 0) = hashtextextended(p_idempotency_key, 0)
-          and a.idempotency_key = p_idempotency_key
-          and a.state in ('DISPATCHED', 'FAILED')
-      )
-      select n.outbox_id
-      from named n
-      where n.outbox_id < v_high
-      order by n.outbox_id desc
-      limit v_most);
-  elsif p_instruction_id is not null then
-    v_ids := array(
-      with named as materialized (
-        select p.outbox_id
-        from payment_outbox_pending p
-        where p.instruction_id = p_instruction_id
-        union all
-        select a.outbox_id
-        from payment_outbox_attempts a
-        where a.instruction_id = p_instruction_id
-          and a.state in ('DISPATCHED', 'FAILED')
+        select o.outbox_id
+        from named n
+        cross join lateral (
+          select o.outbox_id
+          from payment_outbox_operations o
+          where o.new_outbox_id = n.outbox_id
+          limit 1
+        ) o
       )
       select n.outbox_id
       from named n

@@ -1,8 +1,8 @@
--- Finds the terminal failure that a person wants to act on, and takes the lock of its key.
+-- Finds the terminal failure that a person wants to act on, and locks its key in the registry.
 --
 -- Refuses what did not fail for good, and what was redriven already: the newest outbox of a key is the
 -- only one that may be acted on, or a payment made by the redrive could be made again.
--- Locks: the key, as an enqueue does. Raises: P7003, P7005, and 25000 outside READ COMMITTED. For: redrive and resolve.
+-- Locks: the row of the key in the registry. Raises: P7003, P7005, and 25000 outside READ COMMITTED. For: redrive and resolve.
 create or replace function symphony.terminal_failure(p_outbox_id uuid)
   returns symphony.payment_outbox_attempts
   language plpgsql
@@ -38,7 +38,16 @@ begin
             hint = 'Take the outbox_id from symphony.payment_outbox_dlq.';
   end if;
 
-  perform pg_advisory_xact_lock(outbox_key_lock(v_failure.instruction_id, v_failure.idempotency_key));
+  perform
+  from payment_outbox_keys k
+  where k.idempotency_key = v_failure.idempotency_key
+    and k.instruction_id = v_failure.instruction_id
+  for no key update;
+  if not found then
+    raise exception 'the key of outbox % is not registered', p_outbox_id
+      using errcode = 'P7003',
+            hint = 'Its row in symphony.payment_outbox_keys was lost, by a bad restore for example: a redrive could not be told from a second payment.';
+  end if;
 
   select o.new_outbox_id
   into v_redrive

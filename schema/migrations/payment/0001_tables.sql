@@ -36,6 +36,11 @@ create domain symphony.w3c_traceparent as text
 
 comment on domain symphony.w3c_traceparent is 'A W3C trace context.';
 
+create domain symphony.sha256_digest as bytea
+  constraint sha256_digest_has_32_bytes check (octet_length(value) = 32);
+
+comment on domain symphony.sha256_digest is 'A SHA-256 digest: 32 bytes.';
+
 -- One row per participant, rewritten at every enqueue: room on the page keeps that update heap-only.
 create table symphony.participant_outbox_sequences (
   participant_id   symphony.short_text      not null,
@@ -44,7 +49,7 @@ create table symphony.participant_outbox_sequences (
 ) with (fillfactor = 50);
 
 comment on table symphony.participant_outbox_sequences is
-  'The next sequence number of each participant. Touched by bump_participant_outbox_seq alone.';
+  'The next sequence number of each participant. Touched by bump_participant_outbox_seq and take_outbox_sequences alone.';
 comment on column symphony.participant_outbox_sequences.participant_id is 'The party whose instructions are sequenced.';
 comment on column symphony.participant_outbox_sequences.next_sequence_id is 'The number that the next enqueue takes.';
 
@@ -86,6 +91,31 @@ comment on column symphony.payment_rails.updated_by is 'Who changed the policy l
 comment on column symphony.payment_rails.updated_at is 'When the policy was changed last.';
 comment on column symphony.payment_rails.retired_at is 'When the rail was retired: nothing more can be enqueued to it. Null while it is registered.';
 
+-- One row per idempotency key, written by the enqueue that uses it first. The primary key decides which of two concurrent enqueues is the first,
+-- and outlives pending and ledger rows. The key comes first: a bank names a payment by its key alone. Lengths are bounded by the pending row, which is
+-- written in the same transaction.
+create table symphony.payment_outbox_keys (
+  idempotency_key text collate "C"       not null,
+  instruction_id  text collate "C"       not null,
+  outbox_id       uuid                   not null,
+  content_digest  symphony.sha256_digest not null,
+  created_at      timestamptz            not null default now(),
+  constraint payment_outbox_keys_pkey primary key (idempotency_key, instruction_id)
+);
+
+-- By its hash, which is a third of the size. A hash index would serialize concurrent enqueues on its meta page.
+create index payment_outbox_keys_by_instruction
+  on symphony.payment_outbox_keys (hashtextextended(instruction_id, 0));
+
+comment on table symphony.payment_outbox_keys is
+  'The registry of idempotency keys: which outbox a key of an instruction has. A redrive moves it to the new outbox; nothing else changes a row.';
+comment on column symphony.payment_outbox_keys.idempotency_key is 'The idempotency key.';
+comment on column symphony.payment_outbox_keys.instruction_id is 'The instruction that the key was used for.';
+comment on column symphony.payment_outbox_keys.outbox_id is 'The newest outbox of this key; older ones follow from the redrives in payment_outbox_operations.';
+comment on column symphony.payment_outbox_keys.content_digest is 'SHA-256 of key, instruction, participant, rail and payload; see outbox_content_digest.';
+comment on column symphony.payment_outbox_keys.created_at is 'When the key was used first.';
+comment on index symphony.payment_outbox_keys_by_instruction is 'Finds the keys of an instruction.';
+
 -- The hot table. Every row is inserted once, leased by an update, and deleted soon after. The lease
 -- columns are in no index and in no index predicate, so that with half of each page kept free a lease
 -- is a heap-only update; see docs/decisions/0002-leases-without-an-index.md.
@@ -109,7 +139,6 @@ create table symphony.payment_outbox_pending (
   parked           boolean                  not null default false,
   constraint payment_outbox_pending_pkey primary key (outbox_id),
   constraint payment_outbox_pending_sequence_is_unique unique (participant_id, sequence_id),
-  constraint payment_outbox_pending_key_is_unique unique (instruction_id, idempotency_key),
   constraint payment_outbox_pending_lease_is_whole_or_absent check (
     num_nulls(claimed_by, claimed_at, lease_token, lease_expires_at) in (0, 4) and not (parked and lease_token is not null))
 ) with (
@@ -129,11 +158,6 @@ create index payment_outbox_pending_claim_order
 -- Who is before whom, for ordered rails.
 create index payment_outbox_pending_stream_order
   on symphony.payment_outbox_pending (participant_id, rail_type, sequence_id);
-
--- A bank names a payment by its key: people look for it by that alone. By its hash, which is shorter, and which no plan takes for
--- the question whether a key is taken.
-create index payment_outbox_pending_by_key
-  on symphony.payment_outbox_pending (hashtextextended(idempotency_key, 0));
 
 comment on table symphony.payment_outbox_pending is 'Instructions that have not ended yet, each with its lease while a worker holds one.';
 comment on column symphony.payment_outbox_pending.outbox_id is 'UUIDv7 of this outbox row.';
@@ -156,7 +180,6 @@ comment on column symphony.payment_outbox_pending.parked is 'Taken out of the cl
 comment on index symphony.payment_outbox_pending_claim_order is
   'Due rows of a rail in the order in which they are claimed, and apart from them those that wait behind an earlier sibling.';
 comment on index symphony.payment_outbox_pending_stream_order is 'Rows of one participant on one rail in sequence.';
-comment on index symphony.payment_outbox_pending_by_key is 'Finds what is pending under an idempotency key, whichever its instruction.';
 
 create table symphony.payment_outbox_attempts (
   attempt_id      uuid                          not null,
@@ -188,10 +211,6 @@ create unique index payment_outbox_attempts_one_terminal_per_outbox
   on symphony.payment_outbox_attempts (outbox_id)
   where state in ('DISPATCHED', 'FAILED');
 
--- Replays after the end, and the newest outbox of a key after a redrive.
-create index payment_outbox_attempts_key_order
-  on symphony.payment_outbox_attempts (instruction_id, idempotency_key, sequence_id);
-
 -- The dead letters, without reading the ledger.
 create index payment_outbox_attempts_failures
   on symphony.payment_outbox_attempts (completed_at, outbox_id)
@@ -199,10 +218,6 @@ create index payment_outbox_attempts_failures
   where state = 'FAILED';
 
 -- What people search by. Each outbox stands here once, by its end: attempts that were followed by others cost nothing.
-create index payment_outbox_attempts_by_key
-  on symphony.payment_outbox_attempts (hashtextextended(idempotency_key, 0))
-  where state in ('DISPATCHED', 'FAILED');
-
 create index payment_outbox_attempts_by_participant
   on symphony.payment_outbox_attempts (participant_id, sequence_id)
   where state in ('DISPATCHED', 'FAILED');
@@ -229,9 +244,7 @@ comment on column symphony.payment_outbox_attempts.worker_id is 'Worker that hel
 comment on column symphony.payment_outbox_attempts.created_at is 'When the outbox row was enqueued, as it was.';
 comment on index symphony.payment_outbox_attempts_one_terminal_per_outbox is
   'Invariant: an outbox ends once. The lease is what prevents a second ending; this index is the backstop, and a violation of it is an alarm.';
-comment on index symphony.payment_outbox_attempts_key_order is 'Finds the newest outbox of an idempotency key.';
 comment on index symphony.payment_outbox_attempts_failures is 'Terminal failures in the order in which they happened.';
-comment on index symphony.payment_outbox_attempts_by_key is 'Finds what has ended under an idempotency key, whichever its instruction.';
 comment on index symphony.payment_outbox_attempts_by_participant is 'What has ended of one participant, in sequence.';
 
 create table symphony.payment_outbox_operations (

@@ -180,10 +180,29 @@ pub async fn history(client: &Client, ended: i32, pending: i32) -> Result<(), Er
             &[&pending],
         )
         .await?;
+    register_keys(client).await?;
     client
         .batch_execute(
             "insert into symphony.participant_outbox_sequences (participant_id, next_sequence_id)
              select 'shop-' || i, 2000000000 from generate_series(0, 999) i",
+        )
+        .await
+}
+
+/// Registers the keys of all that is in the ledger and in pending, as the enqueues would have.
+async fn register_keys(client: &Client) -> Result<(), Error> {
+    client
+        .batch_execute(
+            "insert into symphony.payment_outbox_keys (idempotency_key, instruction_id, outbox_id, content_digest, created_at)
+             select o.idempotency_key, o.instruction_id, o.outbox_id, sha256(o.idempotency_key::bytea), o.created_at
+             from (
+               select p.idempotency_key::text, p.instruction_id::text, p.outbox_id, p.created_at
+               from symphony.payment_outbox_pending p
+               union all
+               select a.idempotency_key, a.instruction_id, a.outbox_id, a.created_at
+               from symphony.payment_outbox_attempts a
+               where a.state in ('DISPATCHED', 'FAILED')
+             ) o",
         )
         .await
 }
@@ -201,7 +220,8 @@ pub async fn in_bulk(client: &Client, pending: i32, ended: i32, participants: i3
             "set maintenance_work_mem = '1GB';
              set allow_system_table_mods = on;
              update pg_index set indisready = false
-             where indrelid in ('symphony.payment_outbox_pending'::regclass, 'symphony.payment_outbox_attempts'::regclass)",
+             where indrelid in ('symphony.payment_outbox_pending'::regclass, 'symphony.payment_outbox_attempts'::regclass,
+                                'symphony.payment_outbox_keys'::regclass)",
         )
         .await?;
     client
@@ -238,13 +258,20 @@ pub async fn in_bulk(client: &Client, pending: i32, ended: i32, participants: i3
             &[&participants],
         )
         .await?;
+    register_keys(client).await?;
     client
         .batch_execute(
             "reindex table symphony.payment_outbox_pending;
-             reindex table symphony.payment_outbox_attempts",
+             reindex table symphony.payment_outbox_attempts;
+             reindex table symphony.payment_outbox_keys",
         )
         .await?;
-    for table in ["payment_outbox_pending", "payment_outbox_attempts", "participant_outbox_sequences"] {
+    for table in [
+        "payment_outbox_pending",
+        "payment_outbox_attempts",
+        "payment_outbox_keys",
+        "participant_outbox_sequences",
+    ] {
         client.batch_execute(&format!("vacuum (analyze) symphony.{table}")).await?;
     }
     client.batch_execute("checkpoint").await

@@ -57,7 +57,23 @@ pub(super) async fn cannot_be_reused(database: &Database) -> Result<Evidence, Fa
         false,
         other.replayed,
     )?;
+    the_registry_is_kept(&crew, &mut trial).await?;
     Ok(trial.evidence())
+}
+
+/// What a key stands for cannot be forgotten nor changed, by the owner either.
+async fn the_registry_is_kept(crew: &Crew, trial: &mut Trial) -> Result<(), Failure> {
+    for attack in [
+        "delete from symphony.payment_outbox_keys",
+        "truncate symphony.payment_outbox_keys",
+        "update symphony.payment_outbox_keys set outbox_id = gen_random_uuid()",
+        "update symphony.payment_outbox_keys set content_digest = sha256('another payment')",
+        "update symphony.payment_outbox_keys set idempotency_key = 'another key'",
+        "update symphony.payment_outbox_keys set instruction_id = 'another instruction'",
+    ] {
+        trial.refused(format!("{attack}, as the owner"), "P0001", crew.owner.batch_execute(attack).await)?;
+    }
+    Ok(())
 }
 
 /// Another payload, participant or rail is refused and takes nothing; the same is a replay of the newest outbox.

@@ -1,0 +1,72 @@
+-- Takes the next numbers of several participants: so many for each, and returns the first of each, in the order given.
+--
+-- The set-based form of bump_participant_outbox_seq, with its promises: gapless, and in commit order. Rows of new participants are inserted before
+-- any existing row is locked, and both in the order of their names. So a call that holds an existing row never waits for one that is
+-- still being inserted, and two calls cannot deadlock. As in the single form, a row is looked for from the newest end of the index.
+-- Locks: the rows of the participants, until the caller's transaction ends. For: enqueue_payment_outbox_batch.
+create or replace function symphony.take_outbox_sequences(p_participant_ids text[], p_counts int[])
+  returns bigint[]
+  language plpgsql
+  set search_path = pg_catalog, symphony, pg_temp
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+declare
+  v_rows   tid[];
+  v_firsts bigint[];
+begin
+  insert into participant_outbox_sequences (participant_id, next_sequence_id)
+  select g.participant_id, 1
+  from unnest(p_participant_ids) as g (participant_id)
+  where (
+    select true
+    from participant_outbox_sequences s
+    where s.participant_id between g.participant_id and g.participant_id
+    order by s.participant_id desc
+    limit 1) is null
+  order by g.participant_id collate "C"
+  on conflict (participant_id) do nothing;
+
+  -- Locked by one statement and changed by the next: only that one sees the version which the lock may have waited for.
+  select array_agg(f.counter order by g.place)
+  into v_rows
+  from (
+    select g.participant_id, g.place
+    from unnest(p_participant_ids) with ordinality as g (participant_id, place)
+    order by g.participant_id collate "C"
+    offset 0
+  ) g
+  cross join lateral (
+    select s.ctid as counter
+    from participant_outbox_sequences s
+    where s.participant_id between g.participant_id and g.participant_id
+    order by s.participant_id desc
+    limit 1
+    for no key update
+  ) f;
+
+  with taken as (
+    update participant_outbox_sequences s
+    set next_sequence_id = s.next_sequence_id + g.count
+    from unnest(v_rows, p_counts) with ordinality as g (counter, count, place)
+    where s.ctid = g.counter
+    returning g.place, s.next_sequence_id - g.count as first
+  )
+  select array_agg(t.first order by t.place)
+  into v_firsts
+  from taken t;
+  if cardinality(v_firsts) is distinct from cardinality(p_participant_ids) then
+    raise exception 'a row of participant_outbox_sequences was deleted meanwhile'
+      using errcode = '40001',
+            hint = 'Run the whole transaction again.';
+  end if;
+  return v_firsts;
+end
+$$;
+
+comment on function symphony.take_outbox_sequences(text[], int[]) is
+  'Takes so many sequence numbers of each participant and returns the first of each; holds them until the transaction ends.';
