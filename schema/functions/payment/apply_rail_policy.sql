@@ -1,7 +1,7 @@
 -- Changes the policy of a rail that exists, and everything that follows from the change.
 --
 -- p_before is the rail as it is. What the policy leaves out stays as it is.
--- Locks: the caller holds the policy lock alone. Raises: P7005 for a value out of range. For: register_payment_rail and set_payment_rail.
+-- Locks: the caller holds payment_rails in EXCLUSIVE mode. Raises: P7005 for a value out of range. For: register_payment_rail and set_payment_rail.
 create or replace function symphony.apply_rail_policy(p_before symphony.payment_rails, p_policy jsonb, p_actor text)
   returns symphony.payment_rails
   language plpgsql

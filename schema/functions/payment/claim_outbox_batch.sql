@@ -75,7 +75,8 @@ begin
   perform check_isolation();
   perform insist_on_durability();
   v_rooms := claim_rooms();
-  perform pg_advisory_xact_lock_shared(rail_policy_lock());
+  -- Policy is constant while this is decided; see take_rail_policy_lock.
+  lock table payment_rails in row share mode;
 
   -- One round is enough unless other claims take what our quotas were made for, or what we found has ended.
   for v_round in 1 .. 20 loop

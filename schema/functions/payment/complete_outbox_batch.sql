@@ -76,7 +76,8 @@ begin
 
   perform check_isolation();
   perform insist_on_durability();
-  perform pg_advisory_xact_lock_shared(rail_policy_lock());
+  -- Policy is constant while this is decided; see take_rail_policy_lock.
+  lock table payment_rails in row share mode;
 
   select array_agg(g.place), array_agg(w.message)
   into v_wrong, v_messages

@@ -1,6 +1,6 @@
 -- Sets whether a rail hands out work, and writes down who did it and why.
 --
--- Locks: the policy lock alone, so that nothing more is handed out once a pause has returned.
+-- Locks: payment_rails in EXCLUSIVE mode, so that nothing more is handed out once a pause has returned.
 -- Raises: P7005, P7006, 25000 outside READ COMMITTED, 55P03 while a worker forgets to commit.
 -- For: pause_payment_rail and resume_payment_rail.
 create or replace function symphony.pause_or_resume_rail(p_rail_type text, p_paused boolean, p_actor text, p_reason text)

@@ -1,6 +1,6 @@
 -- Stops handing out work of a rail. What is under a lease already goes on to its end.
 --
--- Locks: the policy lock alone. Raises: P7005, P7006, 25000 outside READ COMMITTED, 55P03.
+-- Locks: payment_rails in EXCLUSIVE mode. Raises: P7005, P7006, 25000 outside READ COMMITTED, 55P03.
 -- For: symphony_operator.
 create or replace function symphony.pause_payment_rail(p_rail_type text, p_actor text, p_reason text)
   returns symphony.payment_rails

@@ -3,7 +3,7 @@
 -- The policy is a JSON object with the fields to set; what it leaves out takes its default. A rail that was retired may be
 -- registered again: it starts from the defaults, and its history stays in the ledger. No relayer serves a new rail before its
 -- settings have a section for it; until then relayers warn.
--- Locks: the policy lock alone: waits for the claims under way, and they for it.
+-- Locks: payment_rails in EXCLUSIVE mode: waits for the claims under way, and they for it.
 -- Raises: P7003 for a rail that is registered, P7005, 25000 outside READ COMMITTED, 55P03 while a worker forgets to commit.
 -- For: symphony_operator.
 create or replace function symphony.register_payment_rail(p_rail_type text, p_policy jsonb, p_actor text, p_reason text)

@@ -25,7 +25,8 @@ begin
   perform check_range('p_batch_size', p_batch_size, 1, 1000);
   perform check_argument('p_worker_id', p_worker_id, 200);
   perform check_isolation();
-  perform pg_advisory_xact_lock_shared(rail_policy_lock());
+  -- Policy is constant while this is decided; see take_rail_policy_lock.
+  lock table payment_rails in row share mode;
 
   for v_rail in select r.rail_type from payment_rails r order by r.rail_type loop
     v_expired := v_expired || array(

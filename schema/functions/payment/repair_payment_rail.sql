@@ -26,7 +26,8 @@ begin
   perform check_argument('p_actor', p_actor, 200);
   perform check_argument('p_reason', p_reason, 2000);
   perform check_isolation();
-  perform pg_advisory_xact_lock_shared(rail_policy_lock());
+  -- Policy is constant while this is decided; see take_rail_policy_lock.
+  lock table payment_rails in row share mode;
   if not exists (select from payment_rails r where r.rail_type = p_rail_type) then
     raise exception 'rail % is not registered', p_rail_type
       using errcode = 'P7006',

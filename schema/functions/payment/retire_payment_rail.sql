@@ -4,7 +4,7 @@
 -- and operations can be read as before. An enqueue that began before and commits after is not lost: claims still hand out what is
 -- pending on a retired rail, and relayers that do not serve it report it. A dead letter can be resolved; to redrive it, register the
 -- rail again.
--- Locks: the policy lock alone: waits for the claims under way, and they for it.
+-- Locks: payment_rails in EXCLUSIVE mode: waits for the claims under way, and they for it.
 -- Raises: P7003 while payments are pending, P7005, P7006, 25000 outside READ COMMITTED, 55P03 while a worker forgets to commit.
 -- For: symphony_operator.
 create or replace function symphony.retire_payment_rail(p_rail_type text, p_actor text, p_reason text)

@@ -3,7 +3,7 @@
 -- The policy is a JSON object with the fields to set; what it leaves out stays as it is. Null clears a field that may be
 -- empty: max_in_flight, key_memory_seconds. Registering is an act of its own, so that a mistyped name is refused here: see
 -- register_payment_rail. Whether the rail is paused is not part of it: see pause_payment_rail and resume_payment_rail.
--- Locks: the policy lock alone: waits for the claims under way, and they for it.
+-- Locks: payment_rails in EXCLUSIVE mode: waits for the claims under way, and they for it.
 -- Raises: P7005, P7006, 25000 outside READ COMMITTED, 55P03 while a worker forgets to commit. For: symphony_operator.
 create or replace function symphony.set_payment_rail(p_rail_type text, p_policy jsonb, p_actor text, p_reason text)
   returns symphony.payment_rails

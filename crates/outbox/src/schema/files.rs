@@ -154,7 +154,6 @@ static PAYMENT: Lot = Lot {
         "functions/payment/payment_backlog.sql",
         "functions/payment/payment_leases.sql",
         "functions/payment/payment_pulse.sql",
-        "functions/payment/rail_policy_lock.sql",
         "functions/payment/redrive_payment_outbox.sql",
         "functions/payment/refuse_key_reuse.sql",
         "functions/payment/register_payment_rail.sql",
