@@ -10,7 +10,8 @@
 -- whoever sees a row sees every earlier one. The planner's choices are pinned, because a plan made while the table was empty
 -- would be the wrong one a second later.
 -- A worker that has no room for some rails says so by the setting symphony.claim_rooms; see claim_rooms.
--- Locks: the rows it returns; on capped rails the rail's row. Never waits for a producer, and for nobody longer than 5 s.
+-- Locks: the rows it returns; on capped rails the rail's row, passing by rails whose row another claim holds; payment_rails in ROW SHARE mode. Never
+-- waits for a producer, for another claim at most 400 ms, and for nobody longer than 5 s.
 -- Raises: P7005, 25000 outside READ COMMITTED, and 55P03 behind a lock that is not let go. For: symphony_executor.
 create or replace function symphony.claim_outbox_batch(p_batch_size int, p_worker_id text, p_lease_seconds int)
   returns table (
@@ -58,6 +59,12 @@ declare
   -- How many rows of an ordered rail are looked at.
   v_reaches  int[];
   v_capped   text[] := '{}';
+  -- Free places of a capped rail; null if another claim holds its row. Whether there was such a rail, in which round rails may be locked, and
+  -- whether this one may wait for one of them.
+  v_seats    int;
+  v_busy     boolean := false;
+  v_locking  int := 1;
+  v_waits    boolean := false;
   -- What is locked in this round.
   v_found    tid[];
   v_places   tid[];
@@ -115,9 +122,15 @@ begin
     loop
       v_room := least(v_wanted, (v_rooms ->> v_rail.rail_type)::int);
       if v_rail.max_in_flight is not null then
-        -- The rows of capped rails are locked by name, in the first round; later ones take no new lock.
-        continue when v_round > 1 and v_rail.rail_type <> all (v_capped);
-        v_room := least(v_room, free_rail_seats(v_rail.rail_type));
+        -- Rows of capped rails are locked by name, in the first round and in one that waits; other rounds take no new lock.
+        continue when v_round <> v_locking and v_rail.rail_type <> all (v_capped);
+        v_seats := free_rail_seats(v_rail.rail_type, false);
+        if v_seats is null and v_waits then
+          v_seats := free_rail_seats(v_rail.rail_type, true);
+          v_waits := false;
+        end if;
+        v_busy := v_busy or v_seats is null;
+        v_room := least(v_room, coalesce(v_seats, 0));
         continue when v_room <= 0;
         v_capped := v_capped || v_rail.rail_type;
       end if;
@@ -126,9 +139,8 @@ begin
       v_floors := v_floors || v_rail.floor;
       v_quotas := v_quotas || v_room;
     end loop;
-    exit when cardinality(v_rails) = 0;
 
-    -- Only now, with every rail's row that it needs, may the claim hold rows: from here on it waits for nobody.
+    -- Only now, with every rail's row that it needs, may the claim hold rows.
     for i in 1 .. cardinality(v_rails) loop
       v_reaches[i] := v_window;
       continue when not v_ordered[i];
@@ -259,7 +271,14 @@ begin
       end if;
     end loop;
     continue when cardinality(v_places) = 0 and v_ended;
-    exit when cardinality(v_places) = 0;
+    if cardinality(v_places) = 0 then
+      -- Another claim that is deciding about a capped rail is done in a moment, as a rule, and may leave something. This one would go idle
+      -- otherwise, so it waits once, for one such rail, for no more than 400 ms.
+      exit when v_taken > 0 or not v_busy or v_locking > 1;
+      v_locking := v_round + 1;
+      v_waits := true;
+      continue;
+    end if;
 
     return query
       with leased as (
