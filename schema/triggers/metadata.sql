@@ -61,3 +61,15 @@ create or replace trigger metadata_wakes_sleepers
   after insert on symphony.metadata_outbox
   for each statement execute function symphony.wake_on_insert('metadata_outbox');
 comment on trigger metadata_wakes_sleepers on symphony.metadata_outbox is 'A new entry wakes a relayer that sleeps.';
+
+create or replace trigger metadata_entities_are_kept
+  before delete or truncate on symphony.metadata_entities
+  for each statement execute function symphony.refuse_change('a version that was used is never used again');
+alter table symphony.metadata_entities enable always trigger metadata_entities_are_kept;
+comment on trigger metadata_entities_are_kept on symphony.metadata_entities is 'The newest version of an entity is remembered.';
+
+create or replace trigger metadata_entities_are_kept_row_by_row
+  before delete on symphony.metadata_entities
+  for each row execute function symphony.refuse_change('a version that was used is never used again');
+alter table symphony.metadata_entities enable always trigger metadata_entities_are_kept_row_by_row;
+comment on trigger metadata_entities_are_kept_row_by_row on symphony.metadata_entities is 'The same where no statement names this table: through a parent, or by replication.';

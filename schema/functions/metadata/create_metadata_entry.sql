@@ -1,12 +1,12 @@
 -- Creates one entry in the caller's transaction: it is committed with the entity's rows or not at all.
 --
--- Of two writes of one entity the later must win at the second store, whatever comes in between. So the entity is locked until
--- the caller ends, and the time of creation, which is the version, is made later than that of every entry which the entity has:
--- versions rise in the order of commits, also when the clock steps back. In REPEATABLE READ and SERIALIZABLE what others have
--- committed since the snapshot is not seen, and the clock alone decides.
+-- Of two writes of one entity the later must win at the second store, whatever comes in between. So the entity's row is locked until
+-- the caller ends, and the time of creation, which is the version, is later than that of every entry which the entity ever had:
+-- versions rise in the order of commits, also when the clock steps back. Under REPEATABLE READ and SERIALIZABLE PostgreSQL refuses with 40001
+-- where another transaction has written the entity since the snapshot.
 -- Lengths are bounded as everywhere: 200 characters for a name, 1 MiB for the metadata. The trigger on the table wakes a
 -- relayer that sleeps.
--- Locks: the entity, until the caller's transaction ends. Raises: P7005. For: symphony_ingest.
+-- Locks: the entity's row, until the caller's transaction ends. Raises: P7005, 40001. For: symphony_ingest.
 create or replace function symphony.create_metadata_entry(
   p_entity_type text,
   p_entity_id   text,
@@ -38,16 +38,7 @@ begin
             hint = 'Keep a large document in a store of its own, and its key in the metadata.';
   end if;
 
-  perform pg_advisory_xact_lock(metadata_entity_lock(p_entity_type, p_entity_id));
-  v_now := greatest(
-    clock_timestamp(),
-    (select o.created_at + interval '1 microsecond'
-     from metadata_outbox o
-     where o.entity_type = p_entity_type
-       and o.entity_id = p_entity_id
-     order by o.created_at desc
-     limit 1));
-
+  v_now := next_metadata_version(p_entity_type, p_entity_id);
   insert into metadata_outbox as o (id, entity_id, entity_type, metadata, max_retries, created_at, updated_at)
   values (uuidv7(), p_entity_id, p_entity_type, p_metadata, p_max_retries, v_now, v_now)
   returning o.id

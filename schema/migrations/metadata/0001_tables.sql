@@ -93,3 +93,17 @@ comment on index symphony.metadata_outbox_claims is 'Entries under a claim, the 
 comment on index symphony.metadata_outbox_dead is 'Dead entries, in the order in which they died.';
 comment on index symphony.metadata_outbox_published is 'Published entries, in the order in which they were.';
 comment on index symphony.metadata_outbox_entities is 'The entries of an entity, by version. No two have the same.';
+
+-- One row per entity, rewritten by each entry that is created: free space on the page keeps that update heap-only.
+create table symphony.metadata_entities (
+  entity_type    text collate "C" not null,
+  entity_id      text collate "C" not null,
+  newest_version timestamptz      not null,
+  constraint metadata_entities_pkey primary key (entity_type, entity_id)
+) with (fillfactor = 50);
+
+comment on table symphony.metadata_entities is
+  'The newest version of each entity. Its row lock puts the writers of one entity in order; touched by next_metadata_version alone.';
+comment on column symphony.metadata_entities.entity_type is 'What kind of entity it is.';
+comment on column symphony.metadata_entities.entity_id is 'Which entity of its type.';
+comment on column symphony.metadata_entities.newest_version is 'created_at of its newest entry; kept when that entry is deleted.';

@@ -211,7 +211,6 @@ static METADATA: Lot = Lot {
     current: files![
         "functions/metadata/metadata_move_is_legal.sql",
         "functions/metadata/check_metadata_move.sql",
-        "functions/metadata/metadata_entity_lock.sql",
         "functions/metadata/metadata_version.sql",
         "functions/metadata/publish_metadata_claims.sql",
         "functions/metadata/settle_metadata_claim.sql",
@@ -226,6 +225,7 @@ static METADATA: Lot = Lot {
         "functions/metadata/metadata_backlog.sql",
         "functions/metadata/metadata_pulse.sql",
         "functions/metadata/next_metadata_due.sql",
+        "functions/metadata/next_metadata_version.sql",
         "functions/metadata/read_metadata.sql",
         "functions/metadata/repair_metadata_entries.sql",
         "triggers/metadata.sql",

@@ -24,7 +24,7 @@ async fn who_commits_later_has_the_higher_version_though_it_began_first() {
         after
     };
     let commits = async {
-        let waits = "select count(*) from pg_locks where pid = $1 and locktype = 'advisory' and not granted";
+        let waits = "select count(*) from pg_locks where pid = $1 and locktype = 'transactionid' and not granted";
         wait::until("the second waits for the entity", wait::BOUND, async || {
             stage.root.query_one(waits, &[&pid]).await.unwrap().get::<_, i64>(0) == 1
         })
