@@ -13,7 +13,7 @@ use super::metadata::crew as entries;
 use crate::kit::scratch::Database;
 
 /// Functions that ours call without naming their schema, with a poisonous answer.
-const FUNCTIONS: [(&str, &str, &str); 23] = [
+const FUNCTIONS: [(&str, &str, &str); 25] = [
     ("now()", "timestamptz", "'1999-01-01'"),
     ("clock_timestamp()", "timestamptz", "'1999-01-01'"),
     ("uuidv7()", "uuid", "'00000000-0000-0000-0000-000000000000'"),
@@ -21,15 +21,17 @@ const FUNCTIONS: [(&str, &str, &str); 23] = [
     ("char_length(text)", "int", "0"),
     ("jsonb_typeof(jsonb)", "text", "'planted'"),
     ("hashtextextended(text, bigint)", "bigint", "1"),
-    ("pg_advisory_xact_lock(bigint)", "void", "null"),
-    ("pg_advisory_xact_lock_shared(bigint)", "void", "null"),
     ("pg_try_advisory_xact_lock_shared(bigint)", "boolean", "true"),
     ("current_setting(text, boolean)", "text", "'planted'"),
     ("check_argument(text, text, int)", "void", "null"),
     ("check_range(text, bigint, bigint, bigint)", "void", "null"),
     ("bump_participant_outbox_seq(text)", "bigint", "4711"),
     ("outbox_resolution(uuid)", "text", "'NOT_PAID'"),
-    ("rail_policy_lock()", "bigint", "1"),
+    ("outbox_content_digest(text, text, text, text, jsonb)", "bytea", "'planted'"),
+    ("sha256(bytea)", "bytea", "'planted'"),
+    ("take_outbox_sequences(text[], int[])", "bigint[]", "'{4711}'"),
+    ("free_rail_seats(text, boolean)", "int", "4711"),
+    ("next_metadata_version(text, text)", "timestamptz", "'1999-01-01'"),
     ("clean_error_text(text)", "text", "'planted'"),
     ("decode_escapes(text)", "text", "'planted'"),
     ("mask_credentials(text)", "text", "'planted'"),
@@ -40,7 +42,7 @@ const FUNCTIONS: [(&str, &str, &str); 23] = [
 ];
 
 /// Operators that ours use, all of them lying.
-const OPERATORS: [(&str, &str, &str); 9] = [
+const OPERATORS: [(&str, &str, &str); 10] = [
     ("=", "text", "false"),
     ("=", "uuid", "false"),
     ("~", "text", "false"),
@@ -50,6 +52,7 @@ const OPERATORS: [(&str, &str, &str); 9] = [
     (">=", "int", "false"),
     ("<=", "int", "false"),
     ("=", "jsonb", "true"),
+    ("=", "bytea", "true"),
 ];
 
 /// Settings that anybody may change and that change what SQL means.
