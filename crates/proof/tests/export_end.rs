@@ -30,7 +30,7 @@ async fn prepared_transactions_are_waited_for_and_a_standby_refuses() {
     let server = Server::at(&cluster.url("postgres")).unwrap();
     let database = server.database().await.unwrap();
     let owner = database.connect().await.unwrap();
-    owner.batch_execute("select symphony.set_payment_rail('sepa', '{}', 'ana', 'a test')").await.unwrap();
+    owner.batch_execute("select symphony.register_payment_rail('sepa', '{}', 'ana', 'a test')").await.unwrap();
     let auditor = database.connect_as_login(&["symphony_auditor"]).await.unwrap();
 
     // Prepared before the export: no session holds it any more.

@@ -19,8 +19,8 @@ async fn database() -> (Database, Client) {
     let client = database.connect().await.unwrap();
     client
         .batch_execute(
-            "select symphony.set_payment_rail('plain', '{}', 'test', 'locks');
-             select symphony.set_payment_rail('capped', '{\"max_in_flight\": 5}', 'test', 'locks')",
+            "select symphony.register_payment_rail('plain', '{}', 'test', 'locks');
+             select symphony.register_payment_rail('capped', '{\"max_in_flight\": 5}', 'test', 'locks')",
         )
         .await
         .unwrap();

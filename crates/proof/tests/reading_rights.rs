@@ -12,7 +12,7 @@ async fn database() -> Database {
     let owner = database.connect().await.unwrap();
     owner
         .batch_execute(
-            r#"select symphony.set_payment_rail('sepa', '{}', 'ana', 'a test');
+            r#"select symphony.register_payment_rail('sepa', '{}', 'ana', 'a test');
                select symphony.enqueue_payment_outbox(n, 'acme', n, 'sepa', jsonb_build_object('iban', 'secret of ' || n))
                from unnest(array['paid', 'failed', 'resolved']) n;
                create temp table claimed as select * from symphony.claim_outbox_batch(10, 'w', 60);

@@ -192,7 +192,7 @@ async fn an_install_gives_way_to_a_long_transaction_of_a_producer_and_names_it()
     let database = server.database().await.unwrap();
     let dba = database.connect().await.unwrap();
     dba.batch_execute(
-        "select symphony.set_payment_rail('sepa', '{}', 'a', 'b'); drop view symphony.schema_status",
+        "select symphony.register_payment_rail('sepa', '{}', 'a', 'b'); drop view symphony.schema_status",
     )
     .await
     .unwrap();

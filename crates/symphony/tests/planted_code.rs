@@ -350,7 +350,7 @@ async fn a_schema_called_like_the_login_shadows_nothing() {
             .await
             .unwrap();
     }
-    scene.dba.batch_execute("select symphony.set_payment_rail('sepa', '{}', 'a', 'b')").await.unwrap();
+    scene.dba.batch_execute("select symphony.register_payment_rail('sepa', '{}', 'a', 'b')").await.unwrap();
     let checked = scene.check_as(&relayer).exits(0);
     assert!(!scene.set_off().await, "{}", checked.all());
     symphony(&scene.database.url(), &["status"]).exits(0);

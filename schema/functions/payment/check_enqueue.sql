@@ -1,7 +1,6 @@
 -- Refuses instructions that may not be enqueued, naming the first of them and what is wrong with it.
 --
--- What may be enqueued is said by the types of the columns and by the rails that are registered: a call that they have refused comes here for
--- the words, and so does one that met a key which is known. The first test finds the place, the rest the words. The arrays have the same length.
+-- The first test finds the place, the rest the words. The arrays have the same length.
 -- Locks: nothing. Raises: P7005, P7006. For: the enqueue functions.
 create or replace function symphony.check_enqueue(
   p_instruction_ids  text[],
@@ -29,7 +28,14 @@ begin
          and g.participant_id ~ '[^[:space:]]' and char_length(g.participant_id) <= 200
          and g.idempotency_key ~ '[^[:space:]]' and char_length(g.idempotency_key) <= 200
          and jsonb_typeof(g.payload) = 'object' and pg_column_size(g.payload) <= v_payload_limit
-         and g.rail_type = any (array(select r.rail_type from payment_rails r where r.retired_at is null))) is not true
+         and (g.rail_type = any (array(select r.rail_type from payment_rails r where r.retired_at is null))
+              -- A known key is a replay, also on a rail that was retired since.
+              or g.rail_type = any (array(select r.rail_type from payment_rails r))
+                 and exists (
+                   select
+                   from payment_outbox_keys k
+                   where k.idempotency_key = g.idempotency_key
+                     and k.instruction_id = g.instruction_id))) is not true
   limit 1;
   if v_wrong is null then
     return;

@@ -64,7 +64,10 @@ async fn a_rail_without_pending_payments_can_be_retired_and_registered_again() {
 
     let retired = retire(&operator, TYPO, WARRANT).await.unwrap();
     assert!(!retired.is_registered());
-    // Nothing can be enqueued or changed.
+    // A producer that repeats its call after the retirement gets the answer of the first.
+    assert!(producer::enqueue(&ingest, &on(TYPO, 1)).await.unwrap().replayed);
+    assert!(producer::enqueue_batch(&ingest, &[on(TYPO, 1)]).await.unwrap()[0].replayed);
+    // Nothing new can be enqueued, and nothing changed.
     let error = producer::enqueue(&ingest, &on(TYPO, 2)).await.unwrap_err();
     assert!(matches!(&error, EnqueueError::UnknownRail(_)), "{error:?}");
     let error = producer::enqueue_batch(&ingest, &[on(RAIL, 3), on(TYPO, 4)]).await.unwrap_err();

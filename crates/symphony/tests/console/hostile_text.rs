@@ -42,7 +42,7 @@ async fn plant(office: &Office) -> String {
     office
         .owner
         .execute(
-            "select symphony.set_payment_rail($1, '{}', $2, $3)",
+            "select symphony.register_payment_rail($1, '{}', $2, $3)",
             &[&rail, &hostile("actor"), &hostile("reason")],
         )
         .await

@@ -44,7 +44,7 @@ fn differences(verified: &Ran) -> Vec<String> {
 
 /// Runs `symphony run --check` on payments and events, as a login with a relayer's roles.
 async fn run_check(cluster: &Cluster, superuser: &Client, database: &str) -> Ran {
-    symphony(&cluster.url(database), &["rail", "set", "sepa", "--actor", "a", "--reason", "b"]).exits(0);
+    symphony(&cluster.url(database), &["rail", "add", "sepa", "--actor", "a", "--reason", "b"]).exits(0);
     superuser
         .batch_execute(
             "do $$ begin

@@ -23,7 +23,7 @@ fn export(url: &str, from: &str, to: &str) -> Ran {
 async fn an_operation_of_a_transaction_begun_before_an_export_is_in_the_next_one() {
     let server = Server::from_env().await.unwrap();
     let database = server.database().await.unwrap();
-    symphony(&database.url(), &["rail", "set", "sepa", "--actor", "ana", "--reason", "go-live"]).exits(0);
+    symphony(&database.url(), &["rail", "add", "sepa", "--actor", "ana", "--reason", "go-live"]).exits(0);
     let auditor = database.url_as_login(&["symphony_auditor"]).await.unwrap();
     let owner = database.connect().await.unwrap();
     let operator = database.connect_as_login(&["symphony_operator"]).await.unwrap();
@@ -42,7 +42,7 @@ async fn an_operation_of_a_transaction_begun_before_an_export_is_in_the_next_one
 async fn an_export_is_refused_while_an_operation_is_not_committed_and_names_its_session() {
     let server = Server::from_env().await.unwrap();
     let database = server.database().await.unwrap();
-    symphony(&database.url(), &["rail", "set", "sepa", "--actor", "ana", "--reason", "go-live"]).exits(0);
+    symphony(&database.url(), &["rail", "add", "sepa", "--actor", "ana", "--reason", "go-live"]).exits(0);
     let auditor = database.url_as_login(&["symphony_auditor"]).await.unwrap();
     let owner = database.connect().await.unwrap();
     let operator = database.connect_as_login(&["symphony_operator"]).await.unwrap();
