@@ -22,6 +22,12 @@ declare
   v_intake constant int := 4000;
   v_bound  constant int := 2000;
   v_rounds constant int := 12;
+  -- What costs the patterns most, counted by a cheap one: each match of theirs takes some 50 µs. No error has so many.
+  v_names  constant int := 40;
+  v_name   constant text :=
+    'passw|passphrase|passcode|secret|token|session[ _.-]?id|(?:api|access|private|signing|encryption|account|shared)[ _.-]?key'
+    '|[^a-z0-9](?:pwd|pass|pin|cv[vc]|otp|tan|pan|csrf)|[?&][a-z0-9_.-]*(?:key|sig|credential|auth|code)'
+    '|authorization|cookie|bearer|basic|eyJ|-u |--[a-z-]*user';
   v_text   text;
   v_before text := left(p_text, v_intake + 1);
 begin
@@ -36,6 +42,9 @@ begin
     if char_length(v_before) > v_intake or char_length(v_text) > v_intake then
       -- No secret that is known by more than its beginning has more than 20 words.
       v_text := regexp_replace(left(v_text, v_intake), '(?:[^ ",;&<>{}]+[ ",;&<>{}]+){0,20}[^ ",;&<>{}]*$', '') || '[cut]';
+    end if;
+    if regexp_count(v_text collate "C", v_name, 1, 'i') > v_names then
+      return '[withheld: too many credentials]';
     end if;
     v_text := mask_credentials(v_text);
     v_text := decode_escapes(v_text);

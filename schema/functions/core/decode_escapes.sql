@@ -23,7 +23,15 @@ begin
     return p_text;
   end if;
   return (
-    select string_agg(case when m.found[1] is null then m.found[2] else decode_escape(m.found[1]) end, '' order by m.place)
+    select string_agg(
+             -- Those that encodings within encodings are made of, without a call.
+             case coalesce(m.found[1], '')
+               when '' then m.found[2]
+               when '%25' then '%'
+               when '\\' then '\'
+               when '&amp;' then '&'
+               else decode_escape(m.found[1])
+             end, '' order by m.place)
     from regexp_matches(p_text collate "C", '(' || v_escape || ')|([^%\\&]+|.)', 'g') with ordinality as m (found, place));
 end
 $$;

@@ -63,7 +63,7 @@ begin
     '|((?<![^ ])-u |--(?:proxy-)?user[ =])[^ ]+:[^ ]*',
     '\1\2\3[hidden]', 'gi');
   return regexp_replace(
-    v_text, '(' || v_key || v_is || ')(?:[^ ,;&]{0,60}' || v_key || v_is || ')*' || v_value, '\1[hidden]', 'gi');
+    v_text, '(' || v_key || v_is || '(?!\[hidden\](?:$|[ ,;&])))(?:[^ ,;&]{0,60}' || v_key || v_is || ')*' || v_value, '\1[hidden]', 'gi');
 end
 $$;
 
