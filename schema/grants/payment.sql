@@ -16,6 +16,7 @@ grant execute on function
   symphony.complete_outbox_batch,
   symphony.next_outbox_due,
   symphony.outbox_trace_contexts,
+  symphony.quarantined_outboxes_total,
   symphony.renew_outbox_leases,
   symphony.release_outbox_leases,
   symphony.repair_expired_leases
@@ -39,6 +40,7 @@ grant execute on function
   symphony.payment_backlog,
   symphony.payment_leases,
   symphony.payment_pulse,
+  symphony.quarantined_outboxes_total,
   symphony.search_payment_outboxes
 to symphony_operator, symphony_readonly, symphony_auditor;
 
@@ -51,6 +53,7 @@ grant select on
   symphony.payment_outbox_operations_log,
   symphony.payment_outboxes,
   symphony.payment_participants,
+  symphony.quarantined_outboxes,
   symphony.unknown_outcome_codes
 to symphony_operator, symphony_readonly, symphony_auditor;
 

@@ -8,6 +8,12 @@ create or replace trigger errors_are_append_only
 alter table m10_recovery.outbox_errors enable always trigger errors_are_append_only;
 comment on trigger errors_are_append_only on m10_recovery.outbox_errors is 'The history of errors takes INSERT and nothing else.';
 
+create or replace trigger error_rows_never_change
+  before update or delete on m10_recovery.outbox_errors
+  for each row execute function symphony.refuse_change('the history of errors is append-only');
+alter table m10_recovery.outbox_errors enable always trigger error_rows_never_change;
+comment on trigger error_rows_never_change on m10_recovery.outbox_errors is 'The same for each row, whichever table or subscription it is reached through.';
+
 create or replace trigger events_are_never_truncated
   before truncate on m10_recovery.outbox
   for each statement execute function symphony.refuse_change('committed events are never dropped');

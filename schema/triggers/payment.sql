@@ -1,8 +1,13 @@
 -- What may never happen to the rows of the payment lane, whoever tries.
 --
--- The triggers are ENABLE ALWAYS, so that session_replication_role = replica does not switch them off, and
--- fire per statement where no row need exist for the attempt to be refused. Those on pending name their
+-- The triggers are ENABLE ALWAYS, so that session_replication_role = replica does not switch them off. They
+-- fire per statement where no row need exist for the attempt to be refused, and per row as well: a statement on a parent table
+-- and the apply worker of a subscription change rows without firing the former. Those on pending name their
 -- columns: a lease is granted without firing any.
+
+-- The ids that the functions give, for rows that are written without them. Set here, because the function comes after the tables.
+alter table symphony.payment_outbox_pending alter column outbox_id set default symphony.uuidv7();
+alter table symphony.payment_outbox_attempts alter column attempt_id set default symphony.uuidv7();
 
 create or replace trigger ledger_is_append_only
   before update or delete or truncate on symphony.payment_outbox_attempts
@@ -10,17 +15,47 @@ create or replace trigger ledger_is_append_only
 alter table symphony.payment_outbox_attempts enable always trigger ledger_is_append_only;
 comment on trigger ledger_is_append_only on symphony.payment_outbox_attempts is 'The ledger takes INSERT and nothing else.';
 
+create or replace trigger ledger_rows_never_change
+  before update or delete on symphony.payment_outbox_attempts
+  for each row execute function symphony.refuse_change('the ledger is append-only');
+alter table symphony.payment_outbox_attempts enable always trigger ledger_rows_never_change;
+comment on trigger ledger_rows_never_change on symphony.payment_outbox_attempts is 'The same for each row, whichever table or subscription it is reached through.';
+
 create or replace trigger operations_are_append_only
   before update or delete or truncate on symphony.payment_outbox_operations
   for each statement execute function symphony.refuse_change('the operations log is append-only');
 alter table symphony.payment_outbox_operations enable always trigger operations_are_append_only;
 comment on trigger operations_are_append_only on symphony.payment_outbox_operations is 'The operations log takes INSERT and nothing else.';
 
+create or replace trigger operations_never_change
+  before update or delete on symphony.payment_outbox_operations
+  for each row execute function symphony.refuse_change('the operations log is append-only');
+alter table symphony.payment_outbox_operations enable always trigger operations_never_change;
+comment on trigger operations_never_change on symphony.payment_outbox_operations is 'The same for each row, whichever table or subscription it is reached through.';
+
+create or replace trigger quarantine_is_append_only
+  before update or delete or truncate on symphony.payment_outbox_quarantine
+  for each statement execute function symphony.refuse_change('the quarantine is append-only');
+alter table symphony.payment_outbox_quarantine enable always trigger quarantine_is_append_only;
+comment on trigger quarantine_is_append_only on symphony.payment_outbox_quarantine is 'The quarantine takes INSERT and nothing else.';
+
+create or replace trigger quarantined_rows_never_change
+  before update or delete on symphony.payment_outbox_quarantine
+  for each row execute function symphony.refuse_change('the quarantine is append-only');
+alter table symphony.payment_outbox_quarantine enable always trigger quarantined_rows_never_change;
+comment on trigger quarantined_rows_never_change on symphony.payment_outbox_quarantine is 'The same for each row, whichever table or subscription it is reached through.';
+
 create or replace trigger rails_stay_registered
   before delete or truncate on symphony.payment_rails
   for each statement execute function symphony.refuse_change('a rail is never deleted; retire it instead');
 alter table symphony.payment_rails enable always trigger rails_stay_registered;
 comment on trigger rails_stay_registered on symphony.payment_rails is 'Pending rows and the ledger name their rail: it cannot go.';
+
+create or replace trigger rail_rows_stay_registered
+  before delete on symphony.payment_rails
+  for each row execute function symphony.refuse_change('a rail is never deleted; retire it instead');
+alter table symphony.payment_rails enable always trigger rail_rows_stay_registered;
+comment on trigger rail_rows_stay_registered on symphony.payment_rails is 'The same for each row, whichever table or subscription it is reached through.';
 
 create or replace trigger rails_keep_their_name
   before update of rail_type on symphony.payment_rails
@@ -30,11 +65,41 @@ create or replace trigger rails_keep_their_name
 alter table symphony.payment_rails enable always trigger rails_keep_their_name;
 comment on trigger rails_keep_their_name on symphony.payment_rails is 'Pending rows and the ledger name their rail: it cannot change.';
 
+create or replace trigger sequences_are_kept
+  before delete or truncate on symphony.participant_outbox_sequences
+  for each statement execute function symphony.refuse_change('a participant keeps its sequence');
+alter table symphony.participant_outbox_sequences enable always trigger sequences_are_kept;
+comment on trigger sequences_are_kept on symphony.participant_outbox_sequences is 'A counter that is gone would give its numbers again.';
+
+create or replace trigger sequence_rows_are_kept
+  before delete on symphony.participant_outbox_sequences
+  for each row execute function symphony.refuse_change('a participant keeps its sequence');
+alter table symphony.participant_outbox_sequences enable always trigger sequence_rows_are_kept;
+comment on trigger sequence_rows_are_kept on symphony.participant_outbox_sequences is 'The same for each row, whichever table or subscription it is reached through.';
+
 create or replace trigger pending_is_never_truncated
   before truncate on symphony.payment_outbox_pending
   for each statement execute function symphony.refuse_change('committed instructions are never dropped');
 alter table symphony.payment_outbox_pending enable always trigger pending_is_never_truncated;
 comment on trigger pending_is_never_truncated on symphony.payment_outbox_pending is 'Nothing committed is lost by TRUNCATE.';
+
+create or replace trigger pending_goes_when_it_has_ended
+  after delete on symphony.payment_outbox_pending
+  referencing old table as deleted
+  for each statement execute function symphony.check_outbox_ended();
+alter table symphony.payment_outbox_pending enable always trigger pending_goes_when_it_has_ended;
+comment on trigger pending_goes_when_it_has_ended on symphony.payment_outbox_pending is
+  'A row goes when the ledger has the end of its outbox. Once for all rows of a statement, which costs a completion next to nothing.';
+
+-- The apply worker of a subscription fires no trigger per statement: this one is for it alone (ENABLE REPLICA), and costs other sessions nothing. Because it
+-- names a transition table, PostgreSQL refuses to make pending the child or partition of another table, where the one above would not fire.
+create or replace trigger pending_rows_go_when_they_have_ended
+  after delete on symphony.payment_outbox_pending
+  referencing old table as deleted
+  for each row execute function symphony.check_outbox_ended();
+alter table symphony.payment_outbox_pending enable replica trigger pending_rows_go_when_they_have_ended;
+comment on trigger pending_rows_go_when_they_have_ended on symphony.payment_outbox_pending is
+  'The same for what a subscription deletes. Its transition table also keeps pending from becoming the child of another table.';
 
 create or replace trigger pending_keeps_its_identity
   before update of outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, created_at, redrive_of

@@ -43,7 +43,7 @@ async fn claim(client: &Client, rail: &str) -> f64 {
     client
         .execute(
             "select symphony.complete_outbox_batch(b.ids, b.tokens, 'bench', b.states)
-             from (select array_agg(outbox_id) as ids, array_agg(lease_token) as tokens, array_agg('DISPATCHED'::text) as states
+             from (select array_agg(outbox_id) as ids, array_agg(lease_token) as tokens, array_agg('DISPATCHED'::symphony.outbox_attempt_state) as states
                    from symphony.payment_outbox_pending
                    where claimed_by = 'bench') b",
             &[],

@@ -34,7 +34,7 @@ async fn expire(client: &Client) {
 /// Completes what `worker` holds on an instruction.
 async fn complete(client: &Client, instruction: &str, outcome: &str) -> Result<u64, Error> {
     let sql =
-        "select symphony.complete_outbox_attempt(p.outbox_id, p.lease_token, 'worker', $2, p_error_code => $3)
+        "select symphony.complete_outbox_attempt(p.outbox_id, p.lease_token, 'worker', $2::text::symphony.outbox_attempt_state, p_error_code => $3)
                from symphony.payment_outbox_pending p
                where p.instruction_id = $1";
     let (state, code) = outcome.split_once(' ').map_or((outcome, None), |(state, code)| (state, Some(code)));
@@ -141,7 +141,7 @@ async fn a_renewal_that_comes_too_late_takes_no_second_seat() {
 async fn a_number_that_is_taken_already_is_not_called_a_replay() {
     let (_database, client) = database("{}").await;
     enqueue(&client, "p", "one").await;
-    client.batch_execute("delete from symphony.participant_outbox_sequences").await.unwrap();
+    client.batch_execute("update symphony.participant_outbox_sequences set next_sequence_id = 1").await.unwrap();
     let again = "select symphony.enqueue_payment_outbox('two', 'p', 'key', 'rail', '{}')";
     assert_eq!(sqlstate(client.execute(again, &[]).await), "23505");
     let batch =

@@ -13,6 +13,8 @@
 -- many events wait behind few, aggregate by aggregate. Unset or empty, the order is none of its business.
 --
 -- How many claims of others were taken over is in the setting symphony.ended_claims until the transaction ends: the result has no place for it.
+-- The payloads of one claim add up to at most claim_byte_limit(), decompressed; a larger one is handed out alone. What does not fit waits for the next claim,
+-- which a notification asks for at once.
 --
 -- A claim has no token: give a processor id that was never used before, for it is all that tells a claim from an
 -- earlier one. See docs/decisions/0005-event-claims-without-tokens.md.
@@ -60,6 +62,10 @@ declare
   v_heads     tid[];
   v_type      text := '';
   v_aggregate text := '';
+  -- The bytes of the payloads that were found, of each of them, and how many more may come; negative once something did not fit.
+  v_bytes     bigint;
+  v_sizes     int[];
+  v_budget    bigint := claim_byte_limit();
 begin
   perform check_argument('p_processor_id', p_processor_id, 200);
   perform check_range('p_batch_size', p_batch_size, 1, 1000);
@@ -242,7 +248,19 @@ begin
           limit least(v_room, 100) + 1
         ) f
       ) f
-      where f.ours);
+      where f.ours
+      order by f.id);
+    v_sizes := array(
+      select case when pg_column_compression(o.payload) is null then pg_column_size(o.payload) else raw_size(o.payload) end
+      from outbox o
+      where o.id = any (v_taken)
+      order by o.id);
+    -- By number, so that no event is left out whose follower is not.
+    v_room := rows_within(v_sizes, v_budget);
+    if v_room < cardinality(v_taken) then
+      v_taken := v_taken[1 : v_room];
+      v_budget := -1;
+    end if;
     if v_stale > 0 then
       v_takeovers := (select count(*) from outbox o where o.id = any (v_taken) and o.claimed_at is not null);
     end if;
@@ -292,18 +310,18 @@ begin
       ) c;
       exit when v_fresh + v_retries + v_stale = 0;
 
-      v_found := array(
-        select l.id
-        from (
-          select o.id
-          from outbox o
-          where o.processed_at is null
-            and o.claimed_at is null
-            and o.process_after is null
-          order by o.id
-          limit v_fresh
-          for update skip locked
-        ) l);
+      select coalesce(array_agg(l.id), '{}'), coalesce(sum(l.bytes), 0)
+      into v_found, v_bytes
+      from (
+        select o.id, case when pg_column_compression(o.payload) is null then pg_column_size(o.payload) else raw_size(o.payload) end as bytes
+        from outbox o
+        where o.processed_at is null
+          and o.claimed_at is null
+          and o.process_after is null
+        order by o.id
+        limit v_fresh
+        for update skip locked
+      ) l;
       if v_retries > 0 then
         v_found := v_found || array(
           select l.id
@@ -329,7 +347,6 @@ begin
           ) l);
       end if;
       if v_stale > 0 then
-        v_takeovers := v_takeovers - cardinality(v_found);
         v_found := v_found || array(
           select l.id
           from (
@@ -352,7 +369,23 @@ begin
             limit v_stale
             for update of o skip locked
           ) l);
-        v_takeovers := v_takeovers + cardinality(v_found);
+      end if;
+      if v_retries > 0 or v_stale > 0 then
+        v_bytes := (select coalesce(sum(case when pg_column_compression(o.payload) is null then pg_column_size(o.payload) else raw_size(o.payload) end), 0) from outbox o where o.id = any (v_found));
+      end if;
+      if v_bytes > v_budget then
+        v_found := array(select f.id from unnest(v_found) as f (id) order by f.id);
+        v_sizes := array(
+          select case when pg_column_compression(o.payload) is null then pg_column_size(o.payload) else raw_size(o.payload) end
+          from outbox o
+          where o.id = any (v_found)
+          order by o.id);
+        v_found := v_found[1 : case when v_sizes[1] > v_budget and cardinality(v_taken) > 0 then 0 else rows_within(v_sizes, v_budget) end];
+        v_budget := 0;
+      end if;
+      v_budget := v_budget - v_bytes;
+      if v_stale > 0 then
+        v_takeovers := v_takeovers + (select count(*) from outbox o where o.id = any (v_found) and o.claimed_at is not null);
       end if;
 
       update outbox o
@@ -360,6 +393,7 @@ begin
           claimed_by = p_processor_id
       where o.id = any (v_found);
       v_taken := v_taken || v_found;
+      exit when v_budget < 0;
       -- What we counted may be held by others, all of it: then there may be more behind it.
       exit when cardinality(v_found) = 0 and v_window = 100000;
       v_window := least(v_window * 10, 100000);
@@ -369,6 +403,11 @@ begin
   if v_takeovers > 0 then
     perform set_config('symphony.ended_claims', v_takeovers::text, true);
   end if;
+  if v_budget < 0 then
+    -- There are events that did not fit: ask for another claim at once.
+    perform pg_notify('m10_outbox', 'new_work');
+  end if;
+
   return query
     select o.id, o.aggregate_type, o.aggregate_id, o.event_type, o.payload, o.retry_count
     from outbox o

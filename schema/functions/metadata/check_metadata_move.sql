@@ -1,7 +1,7 @@
 -- Refuses what the status machine has no arrow for: another move, a change of a row that has ended, a beginning that is not PENDING.
 --
 -- Whoever tries, the owner and a superuser included. The triggers fire for what they are to judge: see triggers/metadata.sql.
--- Locks: nothing. Raises: P7007. For: triggers.
+-- Locks: nothing. Raises: P7005, P7007. For: triggers.
 create or replace function symphony.check_metadata_move()
   returns trigger
   language plpgsql
@@ -13,6 +13,10 @@ begin
       raise exception 'an entry begins as PENDING, not as %', new.status
         using errcode = 'P7007',
               hint = 'Create entries with symphony.create_metadata_entry.';
+    end if;
+    -- As create_metadata_entry, for whoever inserts without it; see check_payload.
+    if pg_column_size(new.metadata) >= 800 or pg_column_compression(new.metadata) is not null then
+      perform check_payload('metadata', new.metadata, 1048576);
     end if;
   elsif old.status in ('PUBLISHED', 'DLQ') then
     raise exception 'entry % is % and does not change any more', old.id, old.status

@@ -4,6 +4,8 @@
 -- means 1000. Each entry comes under a token of its own, which ends the claim; a dead worker's entries come back by repair.
 -- How many of either kind are due longest is counted first, so that no more is locked than is taken; what others
 -- hold at that moment is passed by, and what is free behind it is found by a second look.
+-- What the entries hold adds up to at most claim_byte_limit(), decompressed; a larger one is handed out alone. What does not fit waits for the next claim,
+-- which a notification asks for at once.
 -- Locks: the rows it returns. Waits for nobody. Raises: P7005. For: symphony_executor.
 create or replace function symphony.claim_metadata_batch(
   p_worker text,
@@ -38,6 +40,10 @@ declare
   v_retries int;
   v_found   uuid[];
   v_taken   uuid[] := '{}';
+  -- The bytes of what was found, and how many more may come; negative once something did not fit.
+  v_bytes   bigint;
+  v_budget  bigint := claim_byte_limit();
+  v_sizes   int[];
 begin
   perform check_argument('p_worker', p_worker, 200);
   if p_size is null then
@@ -70,31 +76,41 @@ begin
       ) c;
     end if;
 
-    v_found := array(
-      select l.id
-      from (
-        select o.id
-        from metadata_outbox o
-        where o.status = 'PENDING'
-        order by o.created_at, o.id
-        limit v_fresh
-        for no key update skip locked
-      ) l);
+    select coalesce(array_agg(l.id), '{}'), coalesce(sum(l.bytes), 0)
+    into v_found, v_bytes
+    from (
+      select o.id, case when pg_column_compression(o.metadata) is null then pg_column_size(o.metadata) else raw_size(o.metadata) end as bytes
+      from metadata_outbox o
+      where o.status = 'PENDING'
+      order by o.created_at, o.id
+      limit v_fresh
+      for no key update skip locked
+    ) l;
     if v_look = 2 then
       v_retries := v_wanted - cardinality(v_found);
     end if;
-    v_found := v_found || array(
-      select l.id
-      from (
-        select o.id
-        from metadata_outbox o
-        where o.status = 'FAILED'
-          and o.retry_count < o.max_retries
-          and o.next_retry_at <= now()
-        order by o.next_retry_at, o.id
-        limit v_retries
-        for no key update skip locked
-      ) l);
+    select v_found || coalesce(array_agg(l.id), '{}'), v_bytes + coalesce(sum(l.bytes), 0)
+    into v_found, v_bytes
+    from (
+      select o.id, case when pg_column_compression(o.metadata) is null then pg_column_size(o.metadata) else raw_size(o.metadata) end as bytes
+      from metadata_outbox o
+      where o.status = 'FAILED'
+        and o.retry_count < o.max_retries
+        and o.next_retry_at <= now()
+      order by o.next_retry_at, o.id
+      limit v_retries
+      for no key update skip locked
+    ) l;
+    if v_bytes > v_budget then
+      v_sizes := array(
+        select case when pg_column_compression(o.metadata) is null then pg_column_size(o.metadata) else raw_size(o.metadata) end
+        from unnest(v_found) with ordinality as f (id, place)
+        join metadata_outbox o on o.id = f.id
+        order by f.place);
+      v_found := v_found[1 : case when v_sizes[1] > v_budget and cardinality(v_taken) > 0 then 0 else rows_within(v_sizes, v_budget) end];
+      v_budget := 0;
+    end if;
+    v_budget := v_budget - v_bytes;
 
     update metadata_outbox o
     set status = 'PROCESSING',
@@ -106,12 +122,18 @@ begin
     where o.id = any (v_found)
       and o.status in ('PENDING', 'FAILED');
     v_taken := v_taken || v_found;
+    exit when v_budget < 0;
 
     -- What was counted and not found is held by others: whatever else is free will do.
     v_wanted := v_size - cardinality(v_taken);
     exit when v_wanted = 0 or v_fresh + v_retries = cardinality(v_found);
     v_fresh := v_wanted;
   end loop;
+
+  if v_budget < 0 then
+    -- There are entries that did not fit: ask for another claim at once.
+    perform pg_notify('metadata_outbox', 'new_work');
+  end if;
 
   return query
     select o.id, o.entity_type, o.entity_id, o.metadata, metadata_version(o.created_at), o.retry_count, o.max_retries, o.claim_token,

@@ -4,7 +4,7 @@
 -- the caller ends, and the time of creation, which is the version, is later than that of every entry which the entity ever had:
 -- versions rise in the order of commits, also when the clock steps back. Under REPEATABLE READ and SERIALIZABLE PostgreSQL refuses with 40001
 -- where another transaction has written the entity since the snapshot.
--- Lengths are bounded as everywhere: 200 characters for a name, 1 MiB for the metadata. The trigger on the table wakes a
+-- Lengths are bounded as everywhere: 200 characters for a name, 1 MiB and 100 levels for the metadata. The trigger on the table wakes a
 -- relayer that sleeps.
 -- Locks: the entity's row, until the caller's transaction ends. Raises: P7005, 40001. For: symphony_ingest.
 create or replace function symphony.create_metadata_entry(
@@ -30,13 +30,7 @@ begin
   perform check_argument('p_entity_type', p_entity_type, 200);
   perform check_argument('p_entity_id', p_entity_id, 200);
   perform check_range('p_max_retries', p_max_retries, 1, 100);
-  if p_metadata is null then
-    raise exception 'p_metadata must not be null' using errcode = 'P7005';
-  elsif pg_column_size(p_metadata) > v_metadata_limit then
-    raise exception 'p_metadata must have at most % bytes, not %', v_metadata_limit, pg_column_size(p_metadata)
-      using errcode = 'P7005',
-            hint = 'Keep a large document in a store of its own, and its key in the metadata.';
-  end if;
+  perform check_payload('p_metadata', p_metadata, v_metadata_limit);
 
   v_now := next_metadata_version(p_entity_type, p_entity_id);
   insert into metadata_outbox as o (id, entity_id, entity_type, metadata, max_retries, created_at, updated_at)

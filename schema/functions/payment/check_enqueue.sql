@@ -27,7 +27,9 @@ begin
   where (g.instruction_id ~ '[^[:space:]]' and char_length(g.instruction_id) <= 200
          and g.participant_id ~ '[^[:space:]]' and char_length(g.participant_id) <= 200
          and g.idempotency_key ~ '[^[:space:]]' and char_length(g.idempotency_key) <= 200
+         -- The elements of an array are never compressed.
          and jsonb_typeof(g.payload) = 'object' and pg_column_size(g.payload) <= v_payload_limit
+         and (pg_column_size(g.payload) < 800 or not jsonb_path_exists(g.payload, '$.**{101 to last}'))
          and (g.rail_type = any (array(select r.rail_type from payment_rails r where r.retired_at is null))
               -- A known key is a replay, also on a rail that was retired since.
               or g.rail_type = any (array(select r.rail_type from payment_rails r))
@@ -51,11 +53,8 @@ begin
   if p_payloads[v_wrong] is null or jsonb_typeof(p_payloads[v_wrong]) <> 'object' then
     raise exception 'p_payload% must be a JSON object, not %', v_which, coalesce('a JSON ' || jsonb_typeof(p_payloads[v_wrong]), 'null')
       using errcode = 'P7005';
-  elsif pg_column_size(p_payloads[v_wrong]) > v_payload_limit then
-    raise exception 'p_payload% must have at most % bytes, not %', v_which, v_payload_limit, pg_column_size(p_payloads[v_wrong])
-      using errcode = 'P7005',
-            hint = 'Keep a large document in a table of your own, and its key in the payload.';
   end if;
+  perform check_payload('p_payload' || v_which, p_payloads[v_wrong], v_payload_limit);
   raise exception 'rail % is not registered%', p_rail_types[v_wrong], case when v_which = '' then '' else ' (p_rail_type' || v_which || ')' end
     using errcode = 'P7006',
           hint = 'Check the spelling, or let an operator register it with symphony.register_payment_rail.';

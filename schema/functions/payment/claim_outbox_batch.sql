@@ -9,6 +9,8 @@
 -- created_at. On an ordered rail it takes the heads of streams only; sequence order is commit order, so
 -- whoever sees a row sees every earlier one. The planner's choices are pinned, because a plan made while the table was empty
 -- would be the wrong one a second later.
+-- Payloads of one claim add up to at most claim_byte_limit(), decompressed; what does not fit waits for the next claim. A row whose outbox has ended in
+-- the ledger already is quarantined instead of handed out.
 -- A worker that has no room for some rails says so by the setting symphony.claim_rooms; see claim_rooms.
 -- Locks: the rows it returns; on capped rails the rail's row, passing by rails whose row another claim holds; payment_rails in ROW SHARE mode. Never
 -- waits for a producer, for another claim at most 400 ms, and for nobody longer than 5 s.
@@ -75,6 +77,9 @@ declare
   v_taken    int := 0;
   v_wanted   int;
   v_granted  int;
+  -- At most how many bytes the payloads that were found have, and how many more the claim may bring; negative once something did not fit.
+  v_bytes    bigint;
+  v_budget   bigint := claim_byte_limit();
 begin
   perform check_range('p_batch_size', p_batch_size, 1, 1000);
   perform check_argument('p_worker_id', p_worker_id, 200);
@@ -203,10 +208,11 @@ begin
       v_walked := pg_stat_get_xact_tuples_returned(v_index);
       if v_ordered[i] then
         select array_agg(d.place), array_agg(d.place) filter (where d.lease_token is not null),
-               array_agg(d.outbox_id) filter (where d.lease_token is not null)
-        into v_found, v_expired, v_zombies
+               array_agg(d.outbox_id) filter (where d.lease_token is not null), sum(d.bytes)
+        into v_found, v_expired, v_zombies, v_bytes
         from (
-          select p.ctid as place, p.outbox_id, p.lease_token
+          select p.ctid as place, p.outbox_id, p.lease_token,
+                 case when pg_column_compression(p.payload) is null then pg_column_size(p.payload) else 262144 end as bytes
           from (
             select p.ctid as place, p.next_attempt_at, p.created_at
             from payment_outbox_pending p
@@ -232,10 +238,11 @@ begin
         ) d;
       else
         select array_agg(d.place), array_agg(d.place) filter (where d.lease_token is not null),
-               array_agg(d.outbox_id) filter (where d.lease_token is not null)
-        into v_found, v_expired, v_zombies
+               array_agg(d.outbox_id) filter (where d.lease_token is not null), sum(d.bytes)
+        into v_found, v_expired, v_zombies, v_bytes
         from (
-          select p.ctid as place, p.outbox_id, p.lease_token
+          select p.ctid as place, p.outbox_id, p.lease_token,
+                 case when pg_column_compression(p.payload) is null then pg_column_size(p.payload) else 262144 end as bytes
           from payment_outbox_pending p
           where p.rail_type = v_rails[i]
             and not p.parked
@@ -265,6 +272,12 @@ begin
           where p.outbox_id = any (v_zombies)
             and p.lease_token is null);
       end if;
+      if v_bytes > v_budget then
+        select f.places, f.bytes
+        into v_found, v_bytes
+        from fit_claim(v_found, v_budget, cardinality(v_places) + v_taken = 0) f;
+      end if;
+      v_budget := v_budget - coalesce(v_bytes, 0);
       v_places := v_places || v_found;
       if v_rooms is not null then
         v_rooms := v_rooms || jsonb_build_object(v_rails[i], (v_rooms ->> v_rails[i])::int - coalesce(cardinality(v_found), 0));
@@ -301,15 +314,24 @@ begin
              l.payload::jsonb, l.attempt_count::int, l.lease_token, l.lease_expires_at, coalesce(a.error_code in (select u.error_code from unknown_outcome_codes u), false)
       from leased l
       left join lateral (
-        select a.error_code
+        select a.error_code, a.state
         from payment_outbox_attempts a
         where a.outbox_id = l.outbox_id
         order by a.attempt_no desc
         limit 1
       ) a on true
+      -- The function is called for what the ledger says has ended, and answers that such a row is not pending any more.
+      where coalesce(a.state not in ('DISPATCHED', 'FAILED'), true)
+         or quarantine_outbox(l.outbox_id)
       order by l.next_attempt_at, l.created_at;
     get diagnostics v_granted = row_count;
     v_taken := v_taken + v_granted;
+    v_ended := v_ended or v_granted < cardinality(v_places);
+    if v_budget < 0 then
+      -- There is work that did not fit: ask for another claim at once.
+      perform pg_notify('outbox_pending', 'new_work');
+      exit;
+    end if;
     exit when v_taken >= p_batch_size;
     continue when v_ended;
     exit when cardinality(v_rails) = 1

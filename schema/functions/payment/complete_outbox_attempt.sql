@@ -1,12 +1,14 @@
 -- Records the outcome of one attempt: a batch of one, whose refusal is an error.
 --
+-- A state that the type outbox_attempt_state does not have is refused by PostgreSQL itself with 22P02; ZOMBIE_REQUEUE, which only
+-- the database records, with P7003.
 -- Locks: the row. Raises: P7001, P7002, P7003, P7005, and 25000 outside READ COMMITTED.
 -- For: symphony_executor.
 create or replace function symphony.complete_outbox_attempt(
   p_outbox_id           uuid,
   p_lease_token         uuid,
   p_worker_id           text,
-  p_state               text,
+  p_state               symphony.outbox_attempt_state,
   p_rail_reference      text default null,
   p_rail_code           text default null,
   p_error_code          text default null,
@@ -47,5 +49,5 @@ begin
 end
 $$;
 
-comment on function symphony.complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, int, int) is
+comment on function symphony.complete_outbox_attempt(uuid, uuid, text, symphony.outbox_attempt_state, text, text, text, text, int, int) is
   'Records how an attempt ended, for the worker that holds its lease.';

@@ -3,14 +3,14 @@
 -- A row whose lease is not held, or whose outcome makes no sense, is refused with the SQLSTATE that
 -- complete_outbox_attempt would raise, in the column refusal; the others are recorded all the same.
 -- Returns a row for each, in the order given. The same outbox twice: the first is recorded, the second
--- finds the lease gone.
+-- finds the lease gone. A row that the ledger had ended before is quarantined, with the refusal P7001.
 -- Locks: the rows it completes, in the order of their ids. Raises: P7005 for arrays that do not fit
 -- together, 25000 outside READ COMMITTED. For: symphony_executor.
 create or replace function symphony.complete_outbox_batch(
   p_outbox_ids           uuid[],
   p_lease_tokens         uuid[],
   p_worker_id            text,
-  p_states               text[],
+  p_states               symphony.outbox_attempt_state[],
   p_rail_references      text[] default null,
   p_rail_codes           text[] default null,
   p_error_codes          text[] default null,
@@ -89,7 +89,7 @@ begin
       when g.outbox_id is null then 'p_outbox_id must not be null'
       when g.lease_token is null then 'p_lease_token must not be null'
       when g.state is null or g.state not in ('DISPATCHED', 'FAILED', 'RETRYABLE')
-        then format('p_state must be DISPATCHED, FAILED or RETRYABLE, not %s', coalesce(left(g.state, 40), 'null'))
+        then format('p_state must be DISPATCHED, FAILED or RETRYABLE, not %s', coalesce(g.state::text, 'null'))
       when char_length(g.rail_reference) > 200 then 'p_rail_reference must have at most 200 characters'
       when char_length(g.rail_code) > 200 then 'p_rail_code must have at most 200 characters'
       when char_length(g.error_code) > 200 then 'p_error_code must have at most 200 characters'
@@ -108,9 +108,9 @@ begin
     begin
       select e.places, e.attempt_nos
       into v_recorded, v_attempt_nos
-      from end_outboxes(p_outbox_ids, p_lease_tokens, p_worker_id, p_states::symphony.outbox_attempt_state[], p_rail_references, p_rail_codes,
+      from end_outboxes(p_outbox_ids, p_lease_tokens, p_worker_id, p_states, p_rail_references, p_rail_codes,
                         p_error_codes, p_error_messages, p_latencies_ms) e;
-      v_states := array(select p_states[r.place]::symphony.outbox_attempt_state from unnest(v_recorded) as r (place));
+      v_states := array(select p_states[r.place] from unnest(v_recorded) as r (place));
       v_done := true;
     exception when unique_violation then
       -- The ledger says that one of them has ended already: the long way finds out which, and records the others.
@@ -138,7 +138,7 @@ begin
       into v_recorded, v_attempt_nos, v_states, v_again_ats
       from settle_outbox_leases(
         v_pending_rows,
-        array(select p_states[h.place]::symphony.outbox_attempt_state from unnest(v_held) as h (place)),
+        array(select p_states[h.place] from unnest(v_held) as h (place)),
         array(select p_rail_references[h.place] from unnest(v_held) as h (place)),
         array(select p_rail_codes[h.place] from unnest(v_held) as h (place)),
         array(select p_error_codes[h.place] from unnest(v_held) as h (place)),
@@ -184,5 +184,5 @@ begin
 end
 $$;
 
-comment on function symphony.complete_outbox_batch(uuid[], uuid[], text, text[], text[], text[], text[], text[], int[], int[]) is
+comment on function symphony.complete_outbox_batch(uuid[], uuid[], text, symphony.outbox_attempt_state[], text[], text[], text[], text[], int[], int[]) is
   'Records the outcomes of many attempts, with a result or a refusal for each.';

@@ -32,7 +32,8 @@ begin
   if (p_instruction_id ~ '[^[:space:]]' and char_length(p_instruction_id) <= 200
       and p_participant_id ~ '[^[:space:]]' and char_length(p_participant_id) <= 200
       and p_idempotency_key ~ '[^[:space:]]' and char_length(p_idempotency_key) <= 200
-      and jsonb_typeof(p_payload) = 'object' and pg_column_size(p_payload) <= 262144) is not true then
+      and jsonb_typeof(p_payload) = 'object' and pg_column_size(p_payload) <= 262144 and pg_column_compression(p_payload) is null
+      and (pg_column_size(p_payload) < 800 or not jsonb_path_exists(p_payload, '$.**{101 to last}'))) is not true then
     perform check_enqueue(array[p_instruction_id], array[p_participant_id], array[p_idempotency_key], array[p_rail_type], array[p_payload]);
   end if;
   v_digest := outbox_content_digest(p_idempotency_key, p_instruction_id, p_participant_id, p_rail_type, p_payload);

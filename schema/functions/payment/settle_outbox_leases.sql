@@ -3,13 +3,13 @@
 -- For outcomes after which a row may be tried again, of completions, repairs and takeovers alike; those that end it for
 -- certain have a shorter way, end_outboxes. No other function writes the ledger or deletes from pending. The caller has locked the rows, says where they are, and has checked that it may end
 -- them; no row is given twice. ZOMBIE_REQUEUE is the outcome of a lease that expired. A row that the ledger says has ended
--- already, by somebody's hand or a bad restore, is passed over, so that it does not stop the others; place counts what was given from 1.
+-- already, by somebody's hand or a bad restore, is quarantined and not returned, so that it does not stop the others; place counts what was given from 1.
 --
 -- The attempt's number comes from the ledger under the row's lock, never from the cache. At the rail's
 -- ceiling what would be tried again ends as FAILED instead; an unknown outcome stays one there, because
 -- only a person may settle it. A delay is the caller's if it gave one, else the rail's backoff; a zombie
--- without a delay keeps its time, as its row is claimed again in the same breath. Of an error's message only what
--- clean_error_text leaves is kept; its code is kept as it is.
+-- without a delay keeps its time, as its row is claimed again in the same breath. Of an error's message, the code in front of it included, only what
+-- clean_error_text leaves is kept; the code itself is kept as it is.
 -- Locks: the rows given and the successors of those that end. For: the other functions.
 create or replace function symphony.settle_outbox_leases(
   p_pending_rows          tid[],
@@ -106,13 +106,12 @@ begin
     select uuidv7(), s.outbox_id, s.instruction_id, s.participant_id, s.sequence_id, s.idempotency_key, s.rail_type, s.payload,
            s.attempt_no, s.state, s.claimed_at, s.rail_reference, s.rail_code,
            case when s.exhausted then 'RETRIES_EXHAUSTED' else s.error_code end,
-           case when s.exhausted then concat_ws(': ', s.error_code, c.error_message) else c.error_message end,
+           case when s.said is not null then clean_error_text(s.said) end,
            s.latency_ms, s.claimed_by, s.created_at
-    from settled s
-    left join lateral (
-      select clean_error_text(s.error_message) as error_message
-      where s.error_message is not null
-    ) c on true
+    from (
+      select s.*, case when s.exhausted then concat_ws(': ', s.error_code, s.error_message) else s.error_message end as said
+      from settled s
+    ) s
   ),
   ended as (
     delete from payment_outbox_pending p
@@ -141,6 +140,12 @@ begin
   from settled s;
 
   perform free_successors(v_participants, v_rails, v_sequence_ids, v_seat_free);
+  if coalesce(cardinality(v_places), 0) < cardinality(p_pending_rows) then
+    perform quarantine_outbox(p.outbox_id)
+    from unnest(p_pending_rows) with ordinality as g (pending_row, place)
+    join payment_outbox_pending p on p.ctid = g.pending_row
+    where g.place <> all (coalesce(v_places, '{}'));
+  end if;
 
   return query
     select *

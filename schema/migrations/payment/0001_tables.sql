@@ -6,12 +6,16 @@ comment on type symphony.outbox_attempt_state is
   'How an attempt ended. DISPATCHED and FAILED are terminal; RETRYABLE and ZOMBIE_REQUEUE are followed by another attempt.';
 
 -- A domain rather than a CHECK of the hot table: those run again at every update of a row, lease or not,
--- and this one would have to fetch a large payload from its TOAST table each time.
+-- and this one would have to fetch a large payload from its TOAST table each time. A value from another table may be compressed: what
+-- it takes decompressed is what counts, and the path '{}' is the value itself, decompressed.
 create domain symphony.payload_object as jsonb
   constraint payload_is_an_object check (jsonb_typeof(value) = 'object')
-  constraint payload_is_of_bounded_size check (pg_column_size(value) <= 262144);
+  constraint payload_is_of_bounded_size check (
+    pg_column_size(value) <= 262144 and (pg_column_compression(value) is null or pg_column_size(value #> '{}') <= 262144))
+  constraint payload_is_of_bounded_depth check (
+    pg_column_size(value) < 800 and pg_column_compression(value) is null or not jsonb_path_exists(value, '$.**{101 to last}'));
 
-comment on domain symphony.payload_object is 'jsonb that is an object of at most 256 kB.';
+comment on domain symphony.payload_object is 'jsonb that is an object of at most 256 KiB, decompressed, and of at most 100 levels; see check_payload.';
 
 -- Domains for the same reason: a CHECK of the table is read, compiled and run anew by every statement that
 -- writes to it, one of a domain only where the value itself is written. Names are compared byte by byte: in indexes that is several times as fast as
@@ -201,6 +205,7 @@ create table symphony.payment_outbox_attempts (
   latency_ms      int,
   worker_id       text                          not null,
   created_at      timestamptz                   not null,
+  database_user   text collate "C"              not null default session_user,
   constraint payment_outbox_attempts_pkey primary key (attempt_id),
   constraint payment_outbox_attempts_number_is_unique unique (outbox_id, attempt_no),
   constraint payment_outbox_attempts_number_in_range check (attempt_no between 1 and 20),
@@ -242,6 +247,7 @@ comment on column symphony.payment_outbox_attempts.error_message is 'What went w
 comment on column symphony.payment_outbox_attempts.latency_ms is 'How long the rail took.';
 comment on column symphony.payment_outbox_attempts.worker_id is 'Worker that held the lease.';
 comment on column symphony.payment_outbox_attempts.created_at is 'When the outbox row was enqueued, as it was.';
+comment on column symphony.payment_outbox_attempts.database_user is 'The login that recorded it: the worker''s, or that of who repaired or took over its lease.';
 comment on index symphony.payment_outbox_attempts_one_terminal_per_outbox is
   'Invariant: an outbox ends once. The lease is what prevents a second ending; this index is the backstop, and a violation of it is an alarm.';
 comment on index symphony.payment_outbox_attempts_failures is 'Terminal failures in the order in which they happened.';
@@ -317,3 +323,49 @@ comment on table symphony.payment_rail_seats is 'Leases on rails with a cap, so 
 comment on column symphony.payment_rail_seats.rail_type is 'The capped rail.';
 comment on column symphony.payment_rail_seats.lease_token is 'The lease that takes the seat.';
 comment on column symphony.payment_rail_seats.outbox_id is 'The row under that lease.';
+
+-- Pending rows that were there although the ledger had ended their outbox: evidence of a bad restore or of a write past the functions.
+create table symphony.payment_outbox_quarantine (
+  quarantine_id       uuid                          not null,
+  outbox_id           uuid                          not null,
+  instruction_id      text collate "C"              not null,
+  participant_id      text collate "C"              not null,
+  sequence_id         bigint                        not null,
+  idempotency_key     text collate "C"              not null,
+  rail_type           text collate "C"              not null,
+  payload             jsonb                         not null,
+  attempt_count       int                           not null,
+  created_at          timestamptz                   not null,
+  redrive_of          uuid,
+  claimed_by          text,
+  claimed_at          timestamptz,
+  lease_expires_at    timestamptz,
+  ledger_attempt_no   int                           not null,
+  ledger_state        symphony.outbox_attempt_state not null,
+  ledger_completed_at timestamptz                   not null,
+  database_user       text                          not null default session_user,
+  quarantined_at      timestamptz                   not null default clock_timestamp(),
+  constraint payment_outbox_quarantine_pkey primary key (quarantine_id)
+);
+
+comment on table symphony.payment_outbox_quarantine is
+  'Pending rows whose outbox had ended in the ledger already, taken out of the queue by quarantine_outbox. Rows are only ever added.';
+comment on column symphony.payment_outbox_quarantine.quarantine_id is 'UUIDv7 of this row.';
+comment on column symphony.payment_outbox_quarantine.outbox_id is 'The outbox.';
+comment on column symphony.payment_outbox_quarantine.instruction_id is 'Its instruction, as the pending row had it.';
+comment on column symphony.payment_outbox_quarantine.participant_id is 'Its participant, as the pending row had it.';
+comment on column symphony.payment_outbox_quarantine.sequence_id is 'Its sequence number, as the pending row had it.';
+comment on column symphony.payment_outbox_quarantine.idempotency_key is 'Its idempotency key, as the pending row had it.';
+comment on column symphony.payment_outbox_quarantine.rail_type is 'Its rail, as the pending row had it.';
+comment on column symphony.payment_outbox_quarantine.payload is 'Its payload, as the pending row had it.';
+comment on column symphony.payment_outbox_quarantine.attempt_count is 'Its attempts, as the pending row had them.';
+comment on column symphony.payment_outbox_quarantine.created_at is 'When it was enqueued, as the pending row had it.';
+comment on column symphony.payment_outbox_quarantine.redrive_of is 'The terminal failure that it tried again.';
+comment on column symphony.payment_outbox_quarantine.claimed_by is 'Worker that held its lease, or claimed it when it was found.';
+comment on column symphony.payment_outbox_quarantine.claimed_at is 'When that lease was granted.';
+comment on column symphony.payment_outbox_quarantine.lease_expires_at is 'When that lease would have ended or did.';
+comment on column symphony.payment_outbox_quarantine.ledger_attempt_no is 'The attempt by which the ledger says it ended.';
+comment on column symphony.payment_outbox_quarantine.ledger_state is 'How the ledger says it ended.';
+comment on column symphony.payment_outbox_quarantine.ledger_completed_at is 'When the ledger says it ended.';
+comment on column symphony.payment_outbox_quarantine.database_user is 'The login whose call found it.';
+comment on column symphony.payment_outbox_quarantine.quarantined_at is 'When it was found.';

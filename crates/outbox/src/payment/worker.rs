@@ -22,7 +22,7 @@ use super::Lease;
 pub use advice::{Advice, advise_on_unknown_outcome};
 pub use claim::{Claimed, ClaimedBatch, claim, claim_within};
 pub use complete::{complete, complete_batch};
-pub use leases::{Released, Renewed, Repaired, release, renew, repair};
+pub use leases::{Released, Renewed, Repaired, quarantined_total, release, renew, repair};
 pub use schedule::{Rooms, next_due};
 pub use traces::trace_contexts;
 

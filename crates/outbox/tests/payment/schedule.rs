@@ -138,7 +138,7 @@ async fn whose_trace_an_outbox_belongs_to_is_told_of_those_that_are_pending_and_
     let traced = claimed.iter().find(|claimed| claimed.instruction_id == "traced").unwrap().outbox_id;
     assert_eq!(contexts.into_iter().collect::<Vec<_>>(), [(traced, traceparent.to_owned())]);
 
-    stage.root.batch_execute("delete from symphony.payment_outbox_pending").await.unwrap();
+    symphony_proof::kit::crowd::clear_pending(&stage.root).await.unwrap();
     assert!(trace_contexts(&executor, &ids).await.unwrap().is_empty());
     for ids in [vec![], vec![traced; 1001]] {
         let refusal = trace_contexts(&executor, &ids).await.unwrap_err();

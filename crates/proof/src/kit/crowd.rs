@@ -120,7 +120,7 @@ pub async fn dispatched(client: &Client, count: i32) -> Result<(), Error> {
                 "select count(d.*)
                  from (
                    select array_agg(c.outbox_id) as ids, array_agg(c.lease_token) as tokens,
-                          array_agg('DISPATCHED'::text) as states
+                          array_agg('DISPATCHED'::symphony.outbox_attempt_state) as states
                    from symphony.claim_outbox_batch(1000, 'crowd', 60) c
                  ) b
                  cross join lateral symphony.complete_outbox_batch(b.ids, b.tokens, 'crowd', b.states) d
@@ -275,6 +275,14 @@ pub async fn in_bulk(client: &Client, pending: i32, ended: i32, participants: i3
         client.batch_execute(&format!("vacuum (analyze) symphony.{table}")).await?;
     }
     client.batch_execute("checkpoint").await
+}
+
+/// Empties the queue, as the database lets nobody do: with the trigger off that keeps what has not ended. For a session of the owner.
+pub async fn clear_pending(owner: &Client) -> Result<(), Error> {
+    let clear = "alter table symphony.payment_outbox_pending disable trigger pending_goes_when_it_has_ended;
+                 delete from symphony.payment_outbox_pending;
+                 alter table symphony.payment_outbox_pending enable always trigger pending_goes_when_it_has_ended";
+    owner.batch_execute(clear).await
 }
 
 /// `count` rows that claims have set aside on the rail `strict`.

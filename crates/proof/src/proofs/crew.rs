@@ -168,7 +168,7 @@ pub(super) async fn claim(executor: &Client, batch: i32, worker: &str) -> Result
 
 pub(super) async fn complete(executor: &Client, lease: &Lease, outcome: Outcome<'_>) -> Result<Recorded, Error> {
     let call = "select attempt_no, state::text, next_attempt_at is null
-                from symphony.complete_outbox_attempt($1::text::uuid, $2::text::uuid, $3, $4, p_error_code => $5, p_retry_delay_seconds => $6)";
+                from symphony.complete_outbox_attempt($1::text::uuid, $2::text::uuid, $3, $4::text::symphony.outbox_attempt_state, p_error_code => $5, p_retry_delay_seconds => $6)";
     let row = executor
         .query_one(
             call,
@@ -185,7 +185,7 @@ pub(super) async fn complete_batch(
     outcome: Outcome<'_>,
 ) -> Result<Vec<Result<String, String>>, Error> {
     let call = "select state::text, refusal
-                from symphony.complete_outbox_batch(($1::text[])::uuid[], ($2::text[])::uuid[], $3, $4, null, null, $5, null, null, $6)";
+                from symphony.complete_outbox_batch(($1::text[])::uuid[], ($2::text[])::uuid[], $3, ($4::text[])::symphony.outbox_attempt_state[], null, null, $5, null, null, $6)";
     let worker = leases.first().map_or("", |lease| lease.worker.as_str());
     let (ids, tokens) = ids_and_tokens(leases);
     let states = vec![outcome.state; leases.len()];

@@ -10,6 +10,7 @@ use super::clock::{expire, make_due};
 use super::crew::{Crew, Lease, Order, Outcome, claim, complete_batch, count, enqueue, release, repair, set_rail};
 use super::dice::{Dice, repeat, seed};
 use super::evidence::{Failure, Trial, require};
+use crate::kit::crowd::clear_pending;
 use crate::kit::scratch::Database;
 
 const WORKERS: usize = 8;
@@ -79,7 +80,7 @@ pub(super) async fn under_load(database: &Database, trial: &mut Trial) -> Result
         0,
         sequence,
     )?;
-    crew.owner.execute("delete from symphony.payment_outbox_pending", &[]).await?;
+    clear_pending(&crew.owner).await?;
     Ok(())
 }
 

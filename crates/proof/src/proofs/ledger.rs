@@ -7,7 +7,7 @@ use super::evidence::{Evidence, Failure, Trial, code, require, words};
 use crate::kit::scratch::Database;
 
 /// Everyone there is: the roles, the owner among them, and a superuser.
-const EVERYONE: [&str; 8] = [
+pub(super) const EVERYONE: [&str; 8] = [
     "symphony_ingest",
     "symphony_executor",
     "symphony_operator",
@@ -24,7 +24,7 @@ fn refusal(role: &str) -> &'static str {
 }
 
 /// Tries statements as everyone, with triggers in both modes a superuser can switch to.
-async fn refused_to_everyone(database: &Database, statements: &[&str]) -> Result<usize, Failure> {
+pub(super) async fn refused_to_everyone(database: &Database, statements: &[&str]) -> Result<usize, Failure> {
     let mut tried = 0;
     for replication in ["origin", "replica"] {
         for role in EVERYONE {

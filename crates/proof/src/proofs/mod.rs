@@ -7,11 +7,12 @@
 //!
 //! - [`all`]: the list, by number; [`Proof::run`] runs one on a fresh database
 //! - [`Evidence`], [`Step`], [`Failure`]: what a proof has to show
-//! - `ledger`, `endings`, `conservation`, `story`: what is written stays, and adds up
+//! - `ledger`, `endings`, `conservation`, `story`: what is written stays, and adds up; `parents`, `replication`: whichever way it is reached
 //! - `enqueue`, `keys`, `wakeup`, `sequences`: what a producer's transaction does, and does not
 //! - `leases`, `races`, `ceiling`, `backoff`: who may act on a row, how often and when
 //! - `order`, `handover`: ordered rails; `unknown`: outcomes that nobody knows; `rails`: pauses and caps
 //! - `event`: the event lane, its contract and its claims; `metadata`: the metadata lane, its status machine and its claims
+//! - `sizes`: how much a payload and a claim may hold
 //! - `late_commit`: exports, and transactions that are open while they run
 //! - `grants`, `planted`, `catalogue`: who may do what, whatever they plant
 //! - `crew`, `clock`, `mix`, `signals`, `dice`: sessions, time that is moved, random work, how sessions meet, chance that
@@ -37,11 +38,14 @@ mod ledger;
 mod metadata;
 mod mix;
 mod order;
+mod parents;
 mod planted;
 mod races;
 mod rails;
+mod replication;
 mod sequences;
 mod signals;
+mod sizes;
 mod story;
 mod unknown;
 mod wakeup;
@@ -122,7 +126,7 @@ pub fn named(name: &str) -> Option<&'static Proof> {
     ALL.iter().find(|proof| proof.name == name)
 }
 
-static ALL: [Proof; 26] = [
+static ALL: [Proof; 29] = [
     Proof {
         number: 1,
         name: "nobody_can_change_what_is_in_the_ledger",
@@ -279,6 +283,28 @@ static ALL: [Proof; 26] = [
         promise: "A worker whose claim on an event or an entry of metadata was taken over, repaired, ended or completed changes \
                   nothing, though the event contract has no token; the one that holds the claim succeeds.",
         run: |database| Box::pin(claims_are_lost(database)),
+    },
+    // 26 to 29 are about the relayer as a process; its own tests show them.
+    Proof {
+        number: 30,
+        name: "what_is_append_only_cannot_be_changed_through_a_parent_table",
+        promise: "UPDATE, DELETE, MERGE and TRUNCATE through a parent or partitioned table are refused for the ledger, the logs, events \
+                  and metadata; pending cannot become a child, and nobody can DELETE from it what has not ended.",
+        run: |database| Box::pin(parents::change_nothing(database)),
+    },
+    Proof {
+        number: 31,
+        name: "what_is_append_only_cannot_be_changed_by_a_subscription",
+        promise: "The apply worker of a logical-replication subscription is refused what a session is: changes of the ledger, the logs, \
+                  pending rows, events and metadata.",
+        run: |database| Box::pin(replication::changes_nothing(database)),
+    },
+    Proof {
+        number: 32,
+        name: "a_compressed_payload_is_measured_by_what_it_holds",
+        promise: "A payload is bounded by its uncompressed size and its depth, in every lane and whichever way it comes; one claim hands out at \
+                  most 16 MiB, and at least one row.",
+        run: |database| Box::pin(sizes::are_bounded(database)),
     },
     Proof {
         number: 33,

@@ -11,6 +11,7 @@ use super::crew::{
 use super::evidence::{Evidence, Failure, Trial, code, require};
 use super::handover;
 use super::signals::{pid, waits};
+use crate::kit::crowd::clear_pending;
 use crate::kit::scratch::Database;
 
 /// Proof 17.
@@ -220,7 +221,7 @@ async fn a_long_queue(crew: &Crew, trial: &mut Trial) -> Result<(), Failure> {
         format!("{} is handed out next", names(&next)),
         names(&next) == "gina 2" && parked > 0,
     )?;
-    // Not needed any more; the owner may delete, and completions would take their time.
-    crew.owner.execute("delete from symphony.payment_outbox_pending", &[]).await?;
+    // Not needed any more, and completions would take their time.
+    clear_pending(&crew.owner).await?;
     Ok(())
 }

@@ -13,6 +13,7 @@ use super::crew::{
     set_rail,
 };
 use super::evidence::{Evidence, Failure, Trial, require};
+use crate::kit::crowd::clear_pending;
 use crate::kit::scratch::Database;
 
 const PAUSE: &str = "select symphony.pause_payment_rail($1, 'operator', 'a proof')";
@@ -92,7 +93,7 @@ async fn a_paused_rail(database: &Database, crew: &Crew, trial: &mut Trial) -> R
     let mut leases = claim_at_once(database, 4, 20).await?;
     leases.extend(claim(&crew.executor, 100, "last").await?);
     trial.same("4 workers, and then one more, claim after it was resumed", "handed out", 37, leases.len())?;
-    crew.owner.execute("delete from symphony.payment_outbox_pending", &[]).await?;
+    clear_pending(&crew.owner).await?;
     Ok(())
 }
 
@@ -130,7 +131,7 @@ async fn a_pause_among_claims(database: &Database, crew: &Crew, trial: &mut Tria
         require(|| format!("adding up what they got, round {round}"), at_return, handed)?;
         stopped_at.push(at_return);
         operator.execute(RESUME, &[&"stopped"]).await?;
-        crew.owner.execute("delete from symphony.payment_outbox_pending", &[]).await?;
+        clear_pending(&crew.owner).await?;
     }
     let in_between = stopped_at.iter().filter(|leased| (1..300).contains(*leased)).count();
     trial.holds(

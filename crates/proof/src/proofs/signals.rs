@@ -80,3 +80,23 @@ pub(super) async fn waits<T>(watcher: &Client, pid: i32, task: &JoinHandle<T>) -
         }
     }
 }
+
+/// Returns when a query counts something, or says what did not come about.
+pub(super) async fn counts(watcher: &Client, query: &str, what: &str) -> Result<(), Failure> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut looks = tokio::time::interval(PAUSE);
+    loop {
+        looks.tick().await;
+        let found: i64 = watcher.query_one(query, &[]).await?.get(0);
+        if found > 0 {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(Failure {
+                tried: format!("waiting until {what}"),
+                expected: "it comes about".into(),
+                happened: format!("it did not within {PATIENCE:?}"),
+            });
+        }
+    }
+}

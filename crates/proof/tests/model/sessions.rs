@@ -72,7 +72,7 @@ impl Sessions {
             caller.client.batch_execute("rollback").await.unwrap();
         }
         self.names = Names::of(sequence);
-        self.owner.client.batch_execute("delete from symphony.payment_outbox_pending").await.unwrap();
+        symphony_proof::kit::crowd::clear_pending(&self.owner.client).await.unwrap();
         for (no, policy) in rails.iter().enumerate() {
             let register = "select symphony.register_payment_rail($1, '{}', 'model', 'a test')
                             where not exists (select from symphony.payment_rail_policies where rail_type = $1)";
@@ -161,7 +161,7 @@ impl Sessions {
                     Form::Single => {
                         let sql =
                             "select micros(now()), $1, attempt_no, state::text, micros(next_attempt_at), null
-                                   from symphony.complete_outbox_attempt($1::text::uuid, $2::text::uuid, $3, $4,
+                                   from symphony.complete_outbox_attempt($1::text::uuid, $2::text::uuid, $3, $4::text::symphony.outbox_attempt_state,
                                      p_rail_reference => $5, p_error_code => $6, p_retry_delay_seconds => $7)";
                         caller
                             .rows(
@@ -173,7 +173,7 @@ impl Sessions {
                     Form::Batch => {
                         let sql = "select micros(now()), outbox_id::text, attempt_no, state::text,
                                           micros(next_attempt_at), refusal
-                                   from symphony.complete_outbox_batch($1::text[]::uuid[], $2::text[]::uuid[], $3, $4,
+                                   from symphony.complete_outbox_batch($1::text[]::uuid[], $2::text[]::uuid[], $3, $4::text[]::symphony.outbox_attempt_state[],
                                      p_rail_references => $5, p_error_codes => $6, p_retry_delays_seconds => $7)
                                    order by position";
                         caller.rows(sql, &[&ids, &tokens, worker, &states, &references, &codes, &delays]).await?

@@ -12,7 +12,7 @@ use crate::payment::{AttemptState, EventKind};
 const STORY: &str = "\
     select outbox_id, instruction_id, participant_id, sequence_id, rail_type, event_no, event, occurred_at, \
            attempt_no, state::text, worker_id, rail_reference, rail_code, error_code, error_message, latency_ms, \
-           related_outbox_id \
+           related_outbox_id, database_user \
     from symphony.payment_outbox_events \
     where outbox_id = $1 \
     order by event_no";
@@ -21,7 +21,7 @@ const STORY: &str = "\
 const STORY_OF_INSTRUCTION: &str = "\
     select outbox_id, instruction_id, participant_id, sequence_id, rail_type, event_no, event, occurred_at, \
            attempt_no, state::text, worker_id, rail_reference, rail_code, error_code, error_message, latency_ms, \
-           related_outbox_id \
+           related_outbox_id, database_user \
     from symphony.payment_outbox_events \
     where instruction_id = $1 \
     order by sequence_id, outbox_id, event_no";
@@ -64,6 +64,8 @@ pub struct Event {
     pub latency_ms: Option<i32>,
     /// Enqueued: the failure that it tries again. Redriven: the outbox by which it goes on.
     pub related_outbox_id: Option<OutboxId>,
+    /// The database login that recorded the end of an attempt, or that redrove it.
+    pub database_user: Option<String>,
 }
 
 /// The story of one outbox, in order. Empty where there is no such outbox.
@@ -105,5 +107,6 @@ fn event(row: &Row) -> Result<Event, Fault> {
         error_message: row.try_get("error_message")?,
         latency_ms: row.try_get("latency_ms")?,
         related_outbox_id: row.try_get("related_outbox_id")?,
+        database_user: row.try_get("database_user")?,
     })
 }

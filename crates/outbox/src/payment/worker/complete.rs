@@ -13,10 +13,10 @@ use crate::payment::{Completed, Completion};
 
 const COMPLETE: &str = "\
     select attempt_no, state::text, next_attempt_at \
-    from symphony.complete_outbox_attempt($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+    from symphony.complete_outbox_attempt($1, $2, $3, $4::symphony.outbox_attempt_state, $5, $6, $7, $8, $9, $10)";
 const COMPLETE_BATCH: &str = "\
     select attempt_no, state::text, next_attempt_at, refusal, refusal_message \
-    from symphony.complete_outbox_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+    from symphony.complete_outbox_batch($1, $2, $3, $4::symphony.outbox_attempt_state[], $5, $6, $7, $8, $9, $10)";
 
 /// Records how an attempt ended.
 ///

@@ -15,6 +15,7 @@ use crate::{BatchSize, OutboxId, WorkerId};
 
 const RENEW: &str = "select outbox_id, lease_expires_at from symphony.renew_outbox_leases($1, $2, $3, $4)";
 const RELEASE: &str = "select outbox_id, released from symphony.release_outbox_leases($1, $2, $3, $4)";
+const QUARANTINED: &str = "select symphony.quarantined_outboxes_total() as total";
 /// The leases that the call ended are in a setting of its transaction, with their rails: see `end_expired_leases`.
 const REPAIR: &str = "\
     select r.outbox_id, r.attempt_no, r.state::text, r.next_attempt_at, r.lost_worker, \
@@ -150,6 +151,16 @@ pub async fn repair(
             })
         })
         .collect()
+}
+
+/// How many pending rows were ever quarantined because the ledger had ended them already; see the view `symphony.quarantined_outboxes`.
+///
+/// # Errors
+///
+/// See [`LeaseError`].
+pub async fn quarantined_total(client: &impl Ask) -> Result<u64, LeaseError> {
+    let total: i64 = client.ask_one(QUARANTINED, &[]).await?.try_get("total")?;
+    Ok(u64::try_from(total).unwrap_or_default())
 }
 
 /// The leases that a call of the database ended, as `end_expired_leases` wrote them: a JSON array on each line.

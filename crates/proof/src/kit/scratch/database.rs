@@ -42,6 +42,11 @@ impl Database {
         self.server.target.database(&self.name)
     }
 
+    /// A database on the same server with nothing in it.
+    pub async fn empty_sibling(&self) -> Result<Self, Error> {
+        self.server.empty_database().await
+    }
+
     /// A session as the superuser.
     pub async fn connect(&self) -> Result<Client, Error> {
         Ok(self.target().connect().await?)

@@ -18,7 +18,7 @@ const ENQUEUE: [&str; 4] = [
     "symphony.create_metadata_entry",
     "m10_recovery.publish_outbox",
 ];
-const EXECUTE: [&str; 20] = [
+const EXECUTE: [&str; 21] = [
     "symphony.advise_on_unknown_outcome",
     "symphony.arm_wakeup",
     "symphony.claim_outbox_batch",
@@ -26,6 +26,7 @@ const EXECUTE: [&str; 20] = [
     "symphony.complete_outbox_batch",
     "symphony.next_outbox_due",
     "symphony.outbox_trace_contexts",
+    "symphony.quarantined_outboxes_total",
     "symphony.renew_outbox_leases",
     "symphony.release_outbox_leases",
     "symphony.repair_expired_leases",
@@ -61,6 +62,7 @@ const LOOK: [&str; 11] = [
     "symphony.payment_backlog",
     "symphony.payment_leases",
     "symphony.payment_pulse",
+    "symphony.quarantined_outboxes_total",
     "symphony.search_payment_outboxes",
     "symphony.connected_relayers",
     "symphony.metadata_backlog",
@@ -69,7 +71,7 @@ const LOOK: [&str; 11] = [
 ];
 /// They show a payload, and so are for auditors alone.
 const SHOW: [&str; 1] = ["symphony.read_metadata"];
-const VIEWS: [&str; 14] = [
+const VIEWS: [&str; 15] = [
     "symphony.supervisor_outbox_status",
     "symphony.outbox_operational_status",
     "symphony.payment_outbox_dlq",
@@ -78,6 +80,7 @@ const VIEWS: [&str; 14] = [
     "symphony.payment_outbox_operations_log",
     "symphony.payment_outboxes",
     "symphony.payment_participants",
+    "symphony.quarantined_outboxes",
     "symphony.schema_status",
     "symphony.applied_migrations",
     "symphony.unknown_outcome_codes",

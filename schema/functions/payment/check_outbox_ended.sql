@@ -1,0 +1,48 @@
+-- Refuses to let a pending row go whose outbox has no end in the ledger: nothing that was committed disappears without a trace.
+--
+-- Whoever tries, the owner and a superuser included. The functions that end an outbox write its terminal ledger row in the statement that deletes the
+-- pending row, so this looks once that statement is done: once for all of its rows, by the trigger that fires per statement. The one that fires
+-- per row does so only where statements have no triggers, in the apply worker of a subscription.
+-- Locks: nothing. Raises: P0001. For: triggers.
+create or replace function symphony.check_outbox_ended()
+  returns trigger
+  language plpgsql
+  set search_path = pg_catalog, symphony, pg_temp
+  set plan_cache_mode = force_generic_plan
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+declare
+  v_lost uuid;
+begin
+  if tg_level = 'ROW' then
+    if not exists (
+      select
+      from payment_outbox_attempts a
+      where a.outbox_id = old.outbox_id
+        and a.state in ('DISPATCHED', 'FAILED'))
+    then
+      v_lost := old.outbox_id;
+    end if;
+  else
+    select d.outbox_id
+    into v_lost
+    from deleted d
+    where (
+      select true
+      from payment_outbox_attempts a
+      where a.outbox_id = d.outbox_id
+        and a.state in ('DISPATCHED', 'FAILED')
+      limit 1) is null
+    limit 1;
+  end if;
+  if v_lost is not null then
+    raise exception 'delete on payment_outbox_pending: outbox % has not ended', v_lost
+      using errcode = 'P0001',
+            hint = 'A pending row goes when its outcome is recorded; see schema/README.md.';
+  end if;
+  return null;
+end
+$$;
+
+comment on function symphony.check_outbox_ended() is 'Trigger: refuses with P0001 to delete a pending row whose outbox has no terminal ledger row, whoever tries.';

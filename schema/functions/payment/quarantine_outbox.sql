@@ -1,0 +1,49 @@
+-- Moves a pending row whose outbox has ended in the ledger already out of the queue, and keeps it as evidence.
+--
+-- Only a bad restore or a write past the functions leaves such a row. Handed out, it could be paid twice; left where it is, it would
+-- expire and be found again for ever. payment_outbox_quarantine keeps all of it, its successors on an ordered rail go on, and the
+-- number of rows there is the relayer's metric terminal_backstop_total. Returns whether the outbox is pending afterwards: true where the ledger has
+-- no end of it, and nothing was done.
+-- Locks: the row, which the caller holds already, and its successor on an ordered rail. For: claim_outbox_batch and settle_outbox_leases.
+create or replace function symphony.quarantine_outbox(p_outbox_id uuid)
+  returns boolean
+  language plpgsql
+  security definer
+  set search_path = pg_catalog, symphony, pg_temp
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+as $$
+declare
+  v_row record;
+begin
+  insert into payment_outbox_quarantine
+    (quarantine_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_count, created_at,
+     redrive_of, claimed_by, claimed_at, lease_expires_at, ledger_attempt_no, ledger_state, ledger_completed_at)
+  select uuidv7(), p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload, p.attempt_count,
+         p.created_at, p.redrive_of, p.claimed_by, p.claimed_at, p.lease_expires_at, a.attempt_no, a.state, a.completed_at
+  from payment_outbox_pending p
+  cross join lateral (
+    select a.attempt_no, a.state, a.completed_at
+    from payment_outbox_attempts a
+    where a.outbox_id = p.outbox_id
+      and a.state in ('DISPATCHED', 'FAILED')
+    limit 1
+  ) a
+  where p.outbox_id = p_outbox_id;
+  if not found then
+    return true;
+  end if;
+
+  delete from payment_outbox_pending p
+  where p.outbox_id = p_outbox_id
+  returning p.participant_id::text, p.rail_type::text, p.sequence_id::bigint
+  into strict v_row;
+  perform free_successors(array[v_row.participant_id], array[v_row.rail_type], array[v_row.sequence_id], true);
+  return false;
+end
+$$;
+
+comment on function symphony.quarantine_outbox(uuid) is
+  'Moves a pending row whose outbox has ended in the ledger already into quarantine; says whether it is still pending.';
