@@ -162,6 +162,8 @@ pub struct Repaired {
     pub ended: usize,
     /// Whether another pass may find more.
     pub more: bool,
+    /// Rows of the lane that were ever quarantined, because they were pending although they had ended. Never falls.
+    pub quarantined: u64,
     /// The attempts that the ledger has of them, by route and state; empty where the lane has no ledger.
     pub attempts: BTreeMap<(String, &'static str), usize>,
     /// The workers that were not heard of again, where the lane knows them.

@@ -30,6 +30,8 @@ pub trait Meter: Send + Sync + 'static {
     fn already_terminal(&self) {}
     /// The terminal backstop held back a second end.
     fn backstop(&self) {}
+    /// So many rows were ever quarantined, because they were pending although they had ended.
+    fn quarantined(&self, _total: u64) {}
     /// An outcome could not be recorded; its lease expires.
     fn given_up(&self) {}
     /// A renewal came back: so many leases hold, so many are lost.

@@ -312,7 +312,8 @@ impl Lane for PaymentLane {
             .call(async |session| worker::repair(session, &self.worker, BatchSize::MOST).await)
             .await?;
         let more = repaired.len() >= usize::from(BatchSize::MOST.get());
-        Ok(Repaired { more, ..ended_leases(&repaired) })
+        let quarantined = self.repairs.call(async |session| worker::quarantined_total(session).await).await?;
+        Ok(Repaired { more, quarantined, ..ended_leases(&repaired) })
     }
 
     async fn next_due(&self) -> Result<Option<Duration>, Trouble> {

@@ -244,6 +244,7 @@ impl Line {
             error_message: event.error_message,
             latency_ms: event.latency_ms,
             related_outbox_id: event.related_outbox_id,
+            database_user: event.database_user,
             ..Self::about(outbox, event.occurred_at, event.event.to_string())
         }
     }

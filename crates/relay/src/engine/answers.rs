@@ -311,6 +311,16 @@ impl<L: Lane> Shift<L> {
                 recovered("repair", &mut self.repair_backoff);
                 self.meter.repaired(&repaired);
                 self.ended_leases(&repaired, "repair");
+                self.meter.quarantined(repaired.quarantined);
+                if repaired.quarantined > self.quarantined {
+                    tracing::error!(
+                        rows = repaired.quarantined - self.quarantined,
+                        total = repaired.quarantined,
+                        event = "terminal_backstop",
+                        "rows were pending although the ledger had ended them: they are in quarantine"
+                    );
+                    self.quarantined = repaired.quarantined;
+                }
                 if repaired.requeued > 0 {
                     self.wake.scheduled();
                 }

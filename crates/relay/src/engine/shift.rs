@@ -58,6 +58,8 @@ pub(super) struct Shift<L: Lane> {
     pub(super) claiming: bool,
     pub(super) repair_at: Option<Instant>,
     pub(super) repair_backoff: Backoff,
+    /// Rows that were ever quarantined, as the last pass of repair said.
+    pub(super) quarantined: u64,
     pub(super) phase: Phase,
     pub(super) summary: Summary,
 }
@@ -83,6 +85,7 @@ impl<L: Lane> Shift<L> {
             claiming: false,
             repair_at,
             repair_backoff: Backoff::of_calls(),
+            quarantined: 0,
             phase: Phase::Working,
             summary: Summary::default(),
             lane,

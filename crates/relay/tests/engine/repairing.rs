@@ -70,3 +70,14 @@ async fn repair_that_fails_is_tried_again_before_its_next_turn_and_can_be_switch
     assert_eq!(sim.made(Call::Repair).len(), 0);
     work.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn rows_that_were_quarantined_are_told_as_their_total() {
+    let sim = Sim::new();
+    let pass_of = |quarantined| Repaired { quarantined, ..Repaired::default() };
+    sim.world().repairs.extend([0, 2, 2, 3].map(pass_of));
+    let work = start(&sim, Settings { poll: None, ..Settings::default() });
+    pass(300 * S).await;
+    assert_eq!(sim.see(|world| world.quarantined.clone()), [0, 2, 2, 3]);
+    work.end().await;
+}

@@ -1,6 +1,6 @@
 //! What the engine tells about itself, as Prometheus counts it.
 
-use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -129,7 +129,7 @@ impl Counts {
             terminal_backstop: of(
                 r,
                 "terminal_backstop",
-                "Second ends that the ledger stopped",
+                "Rows quarantined because they had ended already, and second ends that the ledger stopped",
                 Family::default(),
             ),
             given_up: of(r, "outcomes_given_up", "Outcomes that could not be recorded", Family::default()),
@@ -173,6 +173,8 @@ pub(crate) struct LaneMeter {
     counts: Counts,
     /// When the database last answered.
     contact: Mutex<Option<Instant>>,
+    /// How many quarantined rows are counted already.
+    quarantined: AtomicU64,
 }
 
 fn histogram() -> Histogram {
@@ -195,7 +197,7 @@ impl LaneMeter {
         ] {
             let _ = count.get_or_create(&Lane { lane });
         }
-        Arc::new(Self { lane, counts, contact: Mutex::new(None) })
+        Arc::new(Self { lane, counts, contact: Mutex::new(None), quarantined: AtomicU64::new(0) })
     }
 
     /// Counts for a lane whose expired leases are given back by passes of repair, so that none at all can be seen.
@@ -284,6 +286,11 @@ impl Meter for LaneMeter {
 
     fn backstop(&self) {
         self.counts.terminal_backstop.get_or_create(&self.lane()).inc();
+    }
+
+    fn quarantined(&self, total: u64) {
+        let counted = self.quarantined.fetch_max(total, Ordering::Relaxed);
+        self.counts.terminal_backstop.get_or_create(&self.lane()).inc_by(total.saturating_sub(counted));
     }
 
     fn given_up(&self) {

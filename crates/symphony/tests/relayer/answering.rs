@@ -61,6 +61,29 @@ async fn every_metric_has_its_name_and_counts() {
     relayer.stop().await;
 }
 
+/// What a restore of pending alone leaves: a payment that the ledger has ended is pending again.
+#[tokio::test]
+async fn a_payment_that_had_ended_already_is_counted_by_the_terminal_backstop_and_not_sent_again() {
+    let yard = Yard::open().await;
+    let relayer = yard.relayer(&yard.orders().payment("repair_every", "'1s'")).await;
+    yard.enqueue("restored", 3).await;
+    yard.is_done().await;
+    assert_eq!(relayer.count("symphony_terminal_backstop_total").await, 0);
+    let again = "insert into symphony.payment_outbox_pending
+                   (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, created_at)
+                 select outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, created_at
+                 from symphony.payment_outbox_attempts";
+    yard.owner().await.batch_execute(again).await.unwrap();
+    relayer.says("they are in quarantine").await;
+    until("it is counted", BOUND, async || relayer.count("symphony_terminal_backstop_total").await == 3)
+        .await
+        .unwrap();
+    assert_eq!(yard.number("select count(*) from symphony.quarantined_outboxes").await, 3);
+    assert_eq!(yard.number("select count(*) from symphony.payment_outbox_attempts").await, 3);
+    yard.audit().await;
+    relayer.stop().await;
+}
+
 /// Half a minute of silence is what it takes, and both are seen in the same half minute.
 #[tokio::test]
 async fn it_is_ready_as_long_as_the_database_answers_and_whatever_the_bank_does() {

@@ -55,7 +55,7 @@ const OPERATE: [&str; 9] = [
 /// What everybody may ask who may do anything here.
 const FIND: [&str; 1] = ["symphony.find_metadata_by_entity"];
 /// They change nothing and show no payload.
-const LOOK: [&str; 11] = [
+const LOOK: [&str; 12] = [
     "symphony.audit_export_end",
     "symphony.count_payment_dead_letters",
     "symphony.list_payment_dead_letters",

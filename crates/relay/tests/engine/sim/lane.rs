@@ -229,4 +229,7 @@ impl Meter for Sim {
     fn backstop(&self) {
         self.world().backstops += 1;
     }
+    fn quarantined(&self, total: u64) {
+        self.world().quarantined.push(total);
+    }
 }

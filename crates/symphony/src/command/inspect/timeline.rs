@@ -87,6 +87,7 @@ fn outcome(event: &Event) -> String {
     if let Some(latency) = event.latency_ms {
         say("after", Some(&format!("{latency} ms")));
     }
+    say("login", event.database_user.as_deref());
     if let Some(message) = &event.error_message {
         let _ = write!(words, ": {}", plain(message));
     }

@@ -155,8 +155,11 @@ pub(crate) async fn story(desk: &Console, caller: &Caller, id: OutboxId) -> Resu
                 HIDDEN.clone_into(words);
             }
         }
-        for event in story.events.iter_mut().filter(|event| event.attempt_no.is_none()) {
-            event.worker_id = None;
+        for event in &mut story.events {
+            event.database_user = None;
+            if event.attempt_no.is_none() {
+                event.worker_id = None;
+            }
         }
     }
     Ok(story)
