@@ -99,7 +99,7 @@ async fn what_only_the_database_can_refuse_is_wrong_input_as_well() {
     let list = [&named[..], &["sepa", "--payload", "[]", "--instruction", "i"]].concat();
     assert!(symphony(&url, &list).exits(2).stderr.contains("must be a JSON object"));
     let range = [&["rail", "set", "sepa", "--max-attempts", "99"], &warrant[..]].concat();
-    assert!(symphony(&url, &range).exits(2).stderr.contains("max_attempts is 1 to 20"));
+    assert!(symphony(&url, &range).exits(2).stderr.contains("max_attempts must be from 1 to 20, not 99"));
     // There is no such thing.
     let typo = [&named[..], &["sepia", "--payload", "{}", "--instruction", "i"]].concat();
     assert!(symphony(&url, &typo).exits(1).stderr.contains("symphony rail list"));

@@ -1,7 +1,7 @@
 -- Changes the policy of a rail that exists, and everything that follows from the change.
 --
 -- p_before is the rail as it is. What the policy leaves out stays as it is.
--- Locks: the caller holds payment_rails in EXCLUSIVE mode. Raises: P7005 for a value out of range. For: register_payment_rail and set_payment_rail.
+-- Locks: the caller holds payment_rails in EXCLUSIVE mode. Raises: P7005 for a cap below the base. For: register_payment_rail and set_payment_rail.
 create or replace function symphony.apply_rail_policy(p_before symphony.payment_rails, p_policy jsonb, p_actor text)
   returns symphony.payment_rails
   language plpgsql
@@ -9,7 +9,6 @@ create or replace function symphony.apply_rail_policy(p_before symphony.payment_
 as $$
 declare
   v_after payment_rails;
-  v_field text;
 begin
   begin
     update payment_rails r
@@ -25,16 +24,10 @@ begin
     where r.rail_type = p_before.rail_type
     returning r.* into v_after;
   exception when check_violation then
-    -- The constraints are named after the field that they bound.
-    get stacked diagnostics v_field = constraint_name;
-    raise exception 'p_policy: % is out of range', (
-      select k.field
-      from jsonb_object_keys(to_jsonb(p_before)) as k (field)
-      where v_field like '%' || k.field || '%'
-      limit 1)
+    -- All that check_rail_policy cannot tell.
+    raise exception 'p_policy: backoff_cap_seconds must not be below backoff_base_seconds'
       using errcode = 'P7005',
-            hint = 'max_attempts is 1 to 20; backoff_base_seconds 1 to 86400; backoff_cap_seconds from the base to 2592000; '
-                   'max_in_flight and key_memory_seconds at least 1, or null.';
+            hint = 'Set both, or look at the one that stays as it is in symphony.payment_rail_policies.';
   end;
 
   if p_before.max_in_flight is null and v_after.max_in_flight is not null then

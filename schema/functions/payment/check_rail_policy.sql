@@ -1,6 +1,7 @@
--- Refuses a policy that is no JSON object, names an unknown field, or gives a field a value of the wrong type.
+-- Refuses a policy that is no JSON object, names an unknown field, or gives a field a value of the wrong type or out of range.
 --
--- Ranges are for the constraints of payment_rails: see apply_rail_policy.
+-- Here too, though payment_rails has the same bounds as constraints: what is wrong in itself is said before anything about the
+-- rail. That the cap is not below the base depends on the rail: see apply_rail_policy.
 -- Locks: nothing. Raises: P7005. For: register_payment_rail and set_payment_rail.
 create or replace function symphony.check_rail_policy(p_policy jsonb)
   returns void
@@ -30,9 +31,16 @@ begin
       raise exception 'p_policy: % cannot be %', v_field, left(v_value::text, 40)
         using errcode = 'P7005',
               hint = 'ordered is true or false; on_unknown is INQUIRE, RESEND or STOP; the others are whole numbers.';
+    elsif jsonb_typeof(v_value) = 'number' then
+      perform check_range('p_policy: ' || v_field, (v_value #>> '{}')::bigint, 1, case v_field
+        when 'max_attempts' then 20
+        when 'backoff_base_seconds' then 86400
+        when 'backoff_cap_seconds' then 2592000
+        else 999999999
+      end);
     end if;
   end loop;
 end
 $$;
 
-comment on function symphony.check_rail_policy(jsonb) is 'Raises P7005 for a rail policy with an unknown field or a value of the wrong type.';
+comment on function symphony.check_rail_policy(jsonb) is 'Raises P7005 for a rail policy with an unknown field, or a value of the wrong type or out of range.';

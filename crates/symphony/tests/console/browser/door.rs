@@ -75,7 +75,7 @@ async fn a_keyboard_is_enough() {
     let tab = Tab::open(&chromium, console.address).await;
     tab.goto("/rails").await;
     sign_in(&tab, console.token("duty")).await;
-    let way = tab_to(&tab, "Pause or repair").await;
+    let way = tab_to(&tab, "Pause, repair or retire").await;
     assert_eq!(way[0], "Skip to the content");
     tab.press("Enter").await;
     for (field, text) in [("actor", "ana"), ("reason", "a test")] {
