@@ -1,9 +1,4 @@
 //! A server with wal_level = logical, which the other tests do not have: there the proof about subscriptions tries its attacks.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
-)]
 
 use symphony_proof::kit::postgres::{Binaries, Cluster, Options};
 use symphony_proof::kit::scratch::Server;

@@ -258,8 +258,14 @@ impl Program {
     }
 
     /// Stops it with SIGSTOP: it stays as it is and does nothing, like one that the system gives no time.
+    ///
+    /// Returns once all of its threads have stopped: the signal reaches them one after the other, and until then one may still answer.
     pub fn stop(&self) {
         self.process.signal_group(Signal::STOP);
+        let deadline = std::time::Instant::now() + GOING;
+        while self.process.ended().is_none() && !has_stopped(self.id()) && std::time::Instant::now() < deadline {
+            std::thread::yield_now();
+        }
     }
 
     /// Lets it go on after a stop.
@@ -312,6 +318,16 @@ impl Drop for Program {
             eprintln!("the end of what {} has written:\n{}", self.name, self.tail());
         }
     }
+}
+
+/// Whether every thread of a process is stopped or has ended. Where the system does not tell, it is taken to be so.
+fn has_stopped(pid: i32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The state follows the name, which is in parentheses and may hold anything.
+        stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['T', 't', 'Z', 'X']))
+    })
 }
 
 #[cfg(test)]
