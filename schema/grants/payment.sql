@@ -76,7 +76,7 @@ to symphony_auditor;
 
 grant select
   (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_no, state, claimed_at,
-   completed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at)
+   completed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at, database_user)
 on symphony.payment_outbox_attempts
 to symphony_readonly;
 
