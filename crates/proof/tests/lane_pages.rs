@@ -29,7 +29,10 @@ async fn misses_nothing(page: &str, enqueue: &str) {
     let claim = statements.iter().position(|sql| sql.contains(".claim_")).unwrap();
     let database = Server::from_env().await.unwrap().database().await.unwrap();
     let producer = database.connect().await.unwrap();
-    producer.batch_execute("select symphony.register_payment_rail('sepa', '{}', 'test', 'lane pages')").await.unwrap();
+    producer
+        .batch_execute("select symphony.register_payment_rail('sepa', '{}', 'test', 'lane pages')")
+        .await
+        .unwrap();
     let executor = Target::parse(&database.url_as_login(&["symphony_executor"]).await.unwrap()).unwrap();
 
     for committed_after in 0..statements.len() {

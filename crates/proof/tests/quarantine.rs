@@ -15,7 +15,7 @@ async fn database() -> (Database, Client) {
 
 /// Payments `1` to `count` of as many participants on this rail.
 async fn enqueue(client: &Client, rail: &str, policy: &str, count: i32) {
-    let set = "select symphony.set_payment_rail($1, $2::text::jsonb, 'operator', 'a test')";
+    let set = "select symphony.register_payment_rail($1, $2::text::jsonb, 'operator', 'a test')";
     client.execute(set, &[&rail, &policy]).await.unwrap();
     let enqueue = "select symphony.enqueue_payment_outbox($1 || i, 'p' || i, $1 || i, $1, '{}') from generate_series(1, $2::int) i";
     client.execute(enqueue, &[&rail, &count]).await.unwrap();

@@ -10,7 +10,7 @@ use symphony_relay::lane::Trouble;
 use symphony_relay::line::Line;
 
 async fn shape(session: &Session) -> Result<String, Fault> {
-    Ok(session.ask_one("select shape() as shape", &[]).await?.columns()[0].type_().name().to_owned())
+    Ok(session.ask_one("select public.shape() as shape", &[]).await?.columns()[0].type_().name().to_owned())
 }
 
 #[tokio::test]
@@ -19,7 +19,7 @@ async fn a_session_that_remembers_what_is_no_longer_so_makes_way_for_another() {
     let admin = database.connect().await.unwrap();
     let define = async |kind: &str| {
         let statement = format!(
-            "drop function if exists shape(); create function shape() returns {kind} language sql as 'select null::{kind}'"
+            "drop function if exists public.shape(); create function public.shape() returns {kind} language sql as 'select null::{kind}'"
         );
         admin.batch_execute(&statement).await.unwrap();
     };

@@ -41,9 +41,11 @@ pub async fn are_readable(client: &impl GenericClient) -> Result<bool, tokio_pos
 pub(super) fn expected(lanes: &[Lane]) -> Expected {
     let core = [&files::CORE];
     let all = core.into_iter().chain(lanes.iter().map(|lane| files::lot(*lane)));
-    all.flat_map(|lot| lot.migrations.iter().flat_map(|migration| facts(lot.name, migration.stem(), sha256(migration), VERSION)))
-        .map(|(key, value)| (key, [value].into()))
-        .collect()
+    all.flat_map(|lot| {
+        lot.migrations.iter().flat_map(|migration| facts(lot.name, migration.stem(), sha256(migration), VERSION))
+    })
+    .map(|(key, value)| (key, [value].into()))
+    .collect()
 }
 
 /// The rows that are there, without those of other lanes that this build knows. To be asked where the guard has passed.
@@ -53,7 +55,8 @@ pub(super) async fn found(client: &impl GenericClient, lanes: &[Lane]) -> Result
         let (lane, migration): (String, String) = (row.get(0), row.get(1));
         let is_another = lane.parse::<Lane>().is_ok_and(|lane| !lanes.contains(&lane));
         if !is_another {
-            let error = |value| Fact { schema: Some(files::CORE.schema.to_owned()), value, severity: Severity::Error };
+            let error =
+                |value| Fact { schema: Some(files::CORE.schema.to_owned()), value, severity: Severity::Error };
             let facts = facts(&lane, &migration, row.get(2), row.get(3));
             found.extend(facts.map(|(key, value)| (key, error(value))));
         }

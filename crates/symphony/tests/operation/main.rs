@@ -101,7 +101,7 @@ async fn a_payment_is_told_from_its_enqueue_to_its_redrive() {
     let text = symphony(&reader, &["inspect", "pay-1"]).exits(0).stdout;
     for seen in [
         "CLAIMED by worker-1, attempt 1",
-        "FAILED by worker-1, attempt 1, error OUTCOME_UNKNOWN, after 7 ms: no answer",
+        "FAILED by worker-1, attempt 1, error OUTCOME_UNKNOWN, after 7 ms, login postgres: no answer",
         "RESOLVED as NOT_PAID by ana",
         &format!("REDRIVEN as {again} by ana"),
         &format!("ENQUEUED by a redrive of {outbox}"),

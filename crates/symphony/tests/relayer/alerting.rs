@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use symphony_outbox::payment::worker;
 use symphony_outbox::{BatchSize, WorkerId};
+use symphony_proof::kit::pgbouncer::Pooler;
 use symphony_proof::kit::proxy::{Newcomers, Proxy};
 use symphony_proof::kit::wait::{BOUND, until};
 
@@ -64,8 +65,9 @@ async fn neglect(yard: &Yard) {
     yard.owner().await.batch_execute(age).await.unwrap();
 }
 
-/// A login for which the clock of the database is an hour ahead: before PostgreSQL's own on its path stands another.
-async fn url_with_an_odd_clock(yard: &Yard) -> String {
+/// A login for which the clock of the database is an hour ahead: its search_path has another function before PostgreSQL's own. Only
+/// behind a pooler, since direct sessions pin their search_path.
+async fn url_with_an_odd_clock(yard: &Yard, pooler: &Pooler) -> String {
     let url = yard.database.url_as_login(&["symphony_executor"]).await.unwrap();
     let login = url.strip_prefix("postgres://").unwrap().split([':', '@']).next().unwrap().to_owned();
     let odd = format!(
@@ -75,7 +77,7 @@ async fn url_with_an_odd_clock(yard: &Yard) -> String {
          alter role {login} set search_path = odd, pg_catalog"
     );
     yard.owner().await.batch_execute(&odd).await.unwrap();
-    url
+    pooler.instead_of(&url).unwrap()
 }
 
 /// Somebody goes round every function, at the worst moment: what is dispatched on this rail was recorded as that just before.
@@ -131,7 +133,8 @@ async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the
     let busy = yard.relayer(&busy).await;
     // One whose bank is down, and whose database has another time.
     let mut lonely = orders(&yard, &[DEAD]);
-    lonely.url = url_with_an_odd_clock(&yard).await;
+    let pooler = Pooler::before(&yard.database.url(), 8).await.unwrap();
+    lonely.url = url_with_an_odd_clock(&yard, &pooler).await;
     lonely.listen_url = yard.url.clone();
     lonely.more = "[payment.breaker]\nfailures = 1\nfirst_pause = '1s'\nlongest_pause = '60s'\n".to_owned();
     let address = yard.bank.address().to_string();
