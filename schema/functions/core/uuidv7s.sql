@@ -9,11 +9,11 @@ create or replace function symphony.uuidv7s(p_count int)
   set search_path = pg_catalog, symphony, pg_temp
 as $$
 declare
-  -- Up to the variant, with which the random half begins.
-  v_head constant text := left(uuidv7()::text, 19);
+  -- Up to the variant, with which the random half begins. As bytes: to print and cut each UUID as text takes a third longer.
+  v_head constant bytea := substr(uuid_send(uuidv7()), 1, 8);
 begin
   return array(
-    select (v_head || substr(gen_random_uuid()::text, 20))::uuid
+    select encode(v_head || substr(uuid_send(gen_random_uuid()), 9), 'hex')::uuid
     from generate_series(1, p_count));
 end
 $$;
