@@ -9,6 +9,9 @@ use crate::yard::Yard;
 
 /// How long is looked.
 const WHILE: Duration = Duration::from_secs(10);
+/// How late PostgreSQL counts the transactions of a session that has nothing more to do: those of the start and of the work before
+/// must not fall into the time that is looked at.
+const COUNTED_AFTER: Duration = Duration::from_secs(11);
 /// The most transactions a second that a relayer may cost, all its sessions together.
 const MOST: f64 = 5.0;
 
@@ -25,6 +28,7 @@ async fn cost_of(yard: &Yard, relayers: &[Relayer]) -> f64 {
         let so = async || relayer.count("symphony_listener_connected").await == 1;
         until("it listens", BOUND, so).await.unwrap();
     }
+    tokio::time::sleep(COUNTED_AFTER).await;
     let before = transactions(yard).await;
     let began = tokio::time::Instant::now();
     // The time over which the cost is measured.
