@@ -5,7 +5,7 @@
 //! loop takes what came, lets the shift act on it, and sleeps until the next thing is due.
 //!
 //! What each part decides is in its own file, free of tasks and calls: [`wake`](crate::wake) when to claim, `slots` and
-//! [`breaker`](crate::breaker) how much, `desk` when to record, `renewal` which leases to keep and which
+//! [`breaker`](crate::breaker) how much, `completion_batcher` when to record, `renewal` which leases to keep and which
 //! dispatches to cut off.
 
 mod answers;

@@ -17,11 +17,11 @@ use symphony_outbox::event::worker::{self, Claimed, Completion, Outcome};
 use symphony_outbox::event::{EventId, ProcessorId};
 use symphony_outbox::{BatchSize, WorkerId};
 
+use crate::claim_capacity::ClaimCapacity;
+use crate::key_order::{KeyOrder, Turn};
 use crate::lane::{Claim, Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
 use crate::lease::{LeaseWatch, Term};
-use crate::line::Line;
-use crate::queues::{Place, Queues};
-use crate::rooms::Rooms;
+use crate::session_pool::SessionPool;
 use crate::sink::{Message, Published, Sink};
 use crate::trace::{End, Origin};
 
@@ -50,11 +50,11 @@ pub struct Publishing {
 pub struct EventLane {
     worker: WorkerId,
     publishing: Publishing,
-    queues: Queues,
-    claims: Line,
-    completions: Line,
-    releases: Line,
-    questions: Line,
+    key_order: KeyOrder,
+    claims: SessionPool,
+    completions: SessionPool,
+    releases: SessionPool,
+    questions: SessionPool,
 }
 
 impl fmt::Debug for EventLane {
@@ -66,22 +66,22 @@ impl fmt::Debug for EventLane {
     }
 }
 
-/// An event under a claim, its way out, and its place among those of its aggregate that this process holds.
+/// A claimed event, its route, and its turn among the events of its aggregate that this process holds.
 #[derive(Debug)]
 pub struct Job {
     claimed: Claimed,
     processor: ProcessorId,
     /// The sink and the name under which it gets the event; none where no route fits.
     route: Option<(String, String)>,
-    place: Place,
+    turn: Turn,
 }
 
-/// How an event went. Where order is strict, one that was delivered keeps its place until that is recorded or given up: the next
-/// one comes when the database knows.
+/// The outcome of an event. With strict order, a delivered event keeps its turn until the outcome is recorded or given up: the
+/// next one must not be sent before.
 #[derive(Debug)]
 pub struct Parting {
     outcome: Outcome,
-    place: Option<Place>,
+    turn: Option<Turn>,
 }
 
 /// A claim on one event.
@@ -101,23 +101,23 @@ impl EventLane {
     /// A lane with these ways out. Nothing is connected yet.
     #[must_use]
     pub fn new(target: Arc<Target>, worker: WorkerId, publishing: Publishing) -> Self {
-        let line = || Line::new(Arc::clone(&target));
+        let pool = || SessionPool::new(Arc::clone(&target));
         Self {
             worker,
             publishing,
-            queues: Queues::default(),
-            claims: line(),
-            completions: line(),
-            releases: line(),
-            questions: line(),
+            key_order: KeyOrder::default(),
+            claims: pool(),
+            completions: pool(),
+            releases: pool(),
+            questions: pool(),
         }
     }
 
-    /// How many events a claim may bring. It cannot ask for those of one sink, but what no sink has room for would only be handed
-    /// back, and be counted as a failure each time: where the only sink is away, nothing is claimed until it is tried again.
-    fn room(&self, rooms: &Rooms) -> usize {
+    /// How many events to claim. A claim cannot select by sink, and an event without a free slot would be released, which counts
+    /// as a failure: while the circuit breaker of the only sink is open, nothing is claimed.
+    fn claim_size(&self, capacity: &ClaimCapacity) -> usize {
         let sinks: BTreeSet<&str> = self.publishing.routes.sinks().collect();
-        sinks.into_iter().map(|sink| rooms.of(sink)).sum::<usize>().min(rooms.total())
+        sinks.into_iter().map(|sink| capacity.for_route(sink)).sum::<usize>().min(capacity.total())
     }
 
     async fn carry(&self, job: &mut Job, lease: &LeaseWatch) -> (Outcome, Verdict) {
@@ -131,7 +131,7 @@ impl EventLane {
         let Some(sink) = self.publishing.sinks.get(&sink) else {
             return failed(format!("there is no sink {sink}"), Verdict::Neutral);
         };
-        job.place.come().await;
+        job.turn.wait_for_turn().await;
         if self.strict()
             && let Err(why) = self.is_first(job.claimed.id).await
         {
@@ -165,8 +165,8 @@ impl EventLane {
 
     /// How many of a claim may stand behind another of it. They have a slot and do not use it: half of what is free is
     /// for aggregates of which nothing is held.
-    fn followers(&self, room: usize) -> usize {
-        room.saturating_sub(self.queues.waiting()) / 2
+    fn followers(&self, size: usize) -> usize {
+        size.saturating_sub(self.key_order.waiting()) / 2
     }
 
     /// Whether something could be claimed now that these were before.
@@ -229,15 +229,15 @@ impl Lane for EventLane {
         }
     }
 
-    async fn claim(&self, rooms: &Rooms) -> Result<Claim<Job>, Trouble> {
-        let room = self.room(rooms);
-        if room == 0 {
+    async fn claim(&self, capacity: &ClaimCapacity) -> Result<Claim<Job>, Trouble> {
+        let size = self.claim_size(capacity);
+        if size == 0 {
             return Ok(Claim::of(Vec::new()));
         }
-        let Some(at_most) = u16::try_from(room).ok().and_then(|room| BatchSize::try_from(room).ok()) else {
-            return Err(Trouble::Refused(format!("a claim of {room} events")));
+        let Some(at_most) = u16::try_from(size).ok().and_then(|size| BatchSize::try_from(size).ok()) else {
+            return Err(Trouble::Refused(format!("a claim of {size} events")));
         };
-        let followers = u16::try_from(self.followers(room)).unwrap_or(u16::MAX);
+        let followers = u16::try_from(self.followers(size)).unwrap_or(u16::MAX);
         let claim = async |session: &Session| {
             if self.strict() {
                 worker::claim_in_order(session, &self.worker, at_most, followers).await
@@ -248,7 +248,7 @@ impl Lane for EventLane {
         let claim = self.claims.call(claim).await?;
         let job = |claimed: Claimed| Job {
             route: self.publishing.routes.of(&claimed.event),
-            place: self.queues.stand(&claimed.event.aggregate_type, &claimed.event.aggregate_id),
+            turn: self.key_order.join(&claimed.event.aggregate_type, &claimed.event.aggregate_id),
             processor: claim.processor.clone(),
             claimed,
         };
@@ -260,13 +260,13 @@ impl Lane for EventLane {
     async fn dispatch(&self, mut job: Job, lease: LeaseWatch) -> Finished<Parting> {
         let began = Instant::now();
         let (outcome, verdict) = self.carry(&mut job, &lease).await;
-        let place = (self.strict() && outcome == Outcome::Delivered).then_some(job.place);
-        Finished { outcome: Parting { outcome, place }, latency: began.elapsed(), verdict }
+        let turn = (self.strict() && outcome == Outcome::Delivered).then_some(job.turn);
+        Finished { outcome: Parting { outcome, turn }, latency: began.elapsed(), verdict }
     }
 
     fn abandoned(&self, _lease: &Lease) -> Option<Parting> {
         let outcome = Outcome::Failed { error: Some("publishing was cut off".to_owned()) };
-        Some(Parting { outcome, place: None })
+        Some(Parting { outcome, turn: None })
     }
 
     async fn complete(&self, done: &[Arc<Done<Lease, Parting>>]) -> Result<Vec<Ended>, Trouble> {
@@ -281,7 +281,7 @@ impl Lane for EventLane {
         let ends =
             self.completions.call(async |session| worker::complete_batch(session, &completions).await).await?;
         let last = |(end, done): (&Result<(), CompleteError>, &Arc<Done<Lease, Parting>>)| {
-            (end.is_ok() && done.outcome.place.as_ref().is_some_and(Place::is_last)).then_some(done.lease.id)
+            (end.is_ok() && done.outcome.turn.as_ref().is_some_and(Turn::is_last)).then_some(done.lease.id)
         };
         let recorded: Vec<_> = ends.iter().zip(done).filter_map(last).collect();
         let uncovers = self.uncovers(&recorded).await;

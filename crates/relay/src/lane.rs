@@ -10,8 +10,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::claim_capacity::ClaimCapacity;
 use crate::lease::{LeaseWatch, Term};
-use crate::rooms::Rooms;
 use crate::trace::{End, Origin};
 
 /// A kind of work, claimed from a database under leases and carried somewhere.
@@ -47,9 +47,9 @@ pub trait Lane: Send + Sync + 'static {
     /// How a dispatch ended, for traces: by words that are safe to show.
     fn end(&self, outcome: &Self::Outcome) -> End;
 
-    /// Claims due rows: at most [`Rooms::total`], and of a route at most [`Rooms::of`] it. What comes beyond that is
+    /// Claims due rows: at most [`ClaimCapacity::total`], and of a route at most [`ClaimCapacity::for_route`] it. What comes beyond that is
     /// given back unstarted.
-    fn claim(&self, rooms: &Rooms) -> impl Future<Output = Result<Claim<Self::Job>, Trouble>> + Send;
+    fn claim(&self, capacity: &ClaimCapacity) -> impl Future<Output = Result<Claim<Self::Job>, Trouble>> + Send;
 
     /// Carries one job, once. Dropped at any await when the lease is lost. Before something leaves that cannot be
     /// called back, `lease` says how much time is left.

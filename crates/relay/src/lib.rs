@@ -11,8 +11,8 @@
 //! - [`lease`]: how long a lease lasts, seen from this side
 //! - [`engine`]: the loop, its tasks, and what it makes of what they bring
 //! - [`wake`]: when to claim; [`bell`]: what wakes a sleeper, and the task that looks after it
-//! - [`rooms`]: how many a claim may bring; `slots`: how many may run
-//! - `desk`: when outcomes are recorded, and how often that is tried
+//! - [`claim_capacity`]: how many rows a claim may lease; `slots`: how many dispatches may run
+//! - `completion_batcher`: when outcomes are recorded, and when that is retried
 //! - `renewal`: which leases to renew, which dispatches to cut off
 //! - [`breaker`]: which routes to leave alone
 //! - `backoff`: how long to wait after a failure
@@ -23,27 +23,27 @@
 //! - [`payment`]: the payment lane; [`rail`]: what its ways out can do
 //! - [`event`]: the event lane; [`sink`]: what its ways out can do
 //! - [`metadata`]: the metadata lane; [`store`]: what its ways out can do
-//! - `queues`: in which order the jobs of one aggregate or entity leave
-//! - [`line`]: a session with the database; [`ringer`]: a bell that PostgreSQL rings
+//! - `key_order`: FIFO order of the jobs of one aggregate or entity
+//! - [`session_pool`]: database sessions of a lane; [`ringer`]: a bell that PostgreSQL rings
 
 mod backoff;
 pub mod bell;
 pub mod breaker;
-mod desk;
+pub mod claim_capacity;
+mod completion_batcher;
 pub mod engine;
 pub mod event;
 pub mod fail_point;
+mod key_order;
 pub mod lane;
 pub mod lease;
-pub mod line;
 pub mod metadata;
 pub mod metrics;
 pub mod payment;
-mod queues;
 pub mod rail;
 mod renewal;
 pub mod ringer;
-pub mod rooms;
+pub mod session_pool;
 pub mod settings;
 pub mod sink;
 mod slots;

@@ -18,11 +18,11 @@ use symphony_outbox::error::metadata::MoveError;
 use symphony_outbox::metadata::worker::{self, Answer, Completion, Outcome};
 use symphony_outbox::metadata::{Claimed, EntryId, Reason, Status};
 
+use crate::claim_capacity::ClaimCapacity;
+use crate::key_order::{KeyOrder, Turn};
 use crate::lane::{Claim, Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
 use crate::lease::{LeaseWatch, Term};
-use crate::line::Line;
-use crate::queues::{Place, Queues};
-use crate::rooms::Rooms;
+use crate::session_pool::SessionPool;
 use crate::store::{Record, Store, Written};
 use crate::trace::{End, Origin};
 
@@ -46,11 +46,11 @@ pub struct Storing {
 pub struct MetadataLane {
     worker: WorkerId,
     storing: Storing,
-    queues: Queues,
-    claims: Line,
-    completions: Line,
-    releases: Line,
-    repairs: Line,
+    key_order: KeyOrder,
+    claims: SessionPool,
+    completions: SessionPool,
+    releases: SessionPool,
+    repairs: SessionPool,
 }
 
 impl fmt::Debug for MetadataLane {
@@ -62,13 +62,13 @@ impl fmt::Debug for MetadataLane {
     }
 }
 
-/// An entry under a claim, its way out, and its place among those of its entity that this process holds.
+/// A claimed entry, its store, and its turn among the entries of its entity that this process holds.
 #[derive(Debug)]
 pub struct Job {
     claimed: Claimed,
     /// The store that gets it; none where no route fits.
     store: Option<String>,
-    place: Place,
+    turn: Turn,
 }
 
 /// A claim on one entry.
@@ -85,23 +85,23 @@ impl MetadataLane {
     /// A lane with these ways out. Nothing is connected yet.
     #[must_use]
     pub fn new(target: Arc<Target>, worker: WorkerId, storing: Storing) -> Self {
-        let line = || Line::new(Arc::clone(&target));
+        let pool = || SessionPool::new(Arc::clone(&target));
         Self {
             worker,
             storing,
-            queues: Queues::default(),
-            claims: line(),
-            completions: line(),
-            releases: line(),
-            repairs: line(),
+            key_order: KeyOrder::default(),
+            claims: pool(),
+            completions: pool(),
+            releases: pool(),
+            repairs: pool(),
         }
     }
 
-    /// How many entries a claim may bring. It cannot ask for those of one store, but what no store has room for would only be handed
-    /// back, and be counted as a failure each time: where the only store is away, nothing is claimed until it is tried again.
-    fn room(&self, rooms: &Rooms) -> usize {
+    /// How many entries to claim. A claim cannot select by store, and an entry without a free slot would be released, which counts
+    /// as a failure: while the circuit breaker of the only store is open, nothing is claimed.
+    fn claim_size(&self, capacity: &ClaimCapacity) -> usize {
         let stores: BTreeSet<&str> = self.storing.routes.stores().collect();
-        stores.into_iter().map(|store| rooms.of(store)).sum::<usize>().min(rooms.total())
+        stores.into_iter().map(|store| capacity.for_route(store)).sum::<usize>().min(capacity.total())
     }
 
     async fn carry(&self, job: &mut Job, lease: &LeaseWatch) -> (Outcome, Verdict) {
@@ -111,7 +111,7 @@ impl MetadataLane {
         let Some(store) = self.storing.stores.get(&store) else {
             return (failed(&format!("there is no store {store}")), Verdict::Neutral);
         };
-        job.place.come().await;
+        job.turn.wait_for_turn().await;
         if lease.remaining().is_zero() {
             return (failed("the claim ended before it was written"), Verdict::Neutral);
         }
@@ -123,8 +123,8 @@ impl MetadataLane {
     }
 
     /// Ends claims, and tells which entries are dead.
-    async fn end(&self, line: &Line, completions: &[Completion]) -> Result<Vec<Answer>, Trouble> {
-        let answers = line.call(async |session| worker::complete_batch(session, completions).await).await?;
+    async fn end(&self, pool: &SessionPool, completions: &[Completion]) -> Result<Vec<Answer>, Trouble> {
+        let answers = pool.call(async |session| worker::complete_batch(session, completions).await).await?;
         for (answer, completion) in answers.iter().zip(completions) {
             if is_dead(answer) {
                 tell_dead(completion.lease.id);
@@ -196,18 +196,18 @@ impl Lane for MetadataLane {
         }
     }
 
-    async fn claim(&self, rooms: &Rooms) -> Result<Claim<Job>, Trouble> {
-        let room = self.room(rooms);
+    async fn claim(&self, capacity: &ClaimCapacity) -> Result<Claim<Job>, Trouble> {
+        let size = self.claim_size(capacity);
         // To the database 0 would mean 100.
-        if room == 0 {
+        if size == 0 {
             return Ok(Claim::of(Vec::new()));
         }
-        let at_most = i32::try_from(room).unwrap_or(i32::MAX);
+        let at_most = i32::try_from(size).unwrap_or(i32::MAX);
         let claimed =
             self.claims.call(async |session| worker::claim(session, &self.worker, at_most).await).await?;
         let job = |claimed: Claimed| Job {
             store: self.storing.routes.of(claimed.entity.entity_type()).map(str::to_owned),
-            place: self.queues.stand(claimed.entity.entity_type(), claimed.entity.entity_id()),
+            turn: self.key_order.join(claimed.entity.entity_type(), claimed.entity.entity_id()),
             claimed,
         };
         Ok(Claim::of(claimed.into_iter().map(job).collect()))

@@ -15,24 +15,24 @@ use std::time::{Duration, Instant};
 
 use symphony_outbox::connect::{Session, Target};
 use symphony_outbox::error::{CompleteError, Fault};
-use symphony_outbox::payment::worker::{self, Claimed, ClaimedBatch, Rooms as RailRooms};
+use symphony_outbox::payment::worker::{self, Claimed, ClaimedBatch, Rooms as RailCapacity};
 use symphony_outbox::payment::{self, AttemptState, Completed, Completion, Outcome, RailAnswer};
 use symphony_outbox::{BatchSize, OutboxId, WorkerId};
 
 use tokio::time::timeout;
 
+use crate::claim_capacity::ClaimCapacity;
 use crate::lane::{Claim, Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
 use crate::lease::{LeaseWatch, Term};
-use crate::line::Line;
 use crate::rail::{Answer, Payment, Rail};
-use crate::rooms::Rooms;
+use crate::session_pool::SessionPool;
 use crate::trace::{Context, End, Origin};
 
 use callers::Callers;
 use unknown::Next;
 
-/// The most leases that the database takes in one call: a process may hold more.
-const TOGETHER: usize = 1000;
+/// The maximum number of leases per call. A process may hold more.
+const MAX_LEASES_PER_CALL: usize = 1000;
 /// The longest that the database may take to say what a rail's policy allows.
 const LONGEST_ADVICE: Duration = Duration::from_secs(10);
 /// The error code of a payment whose worker was not heard of again.
@@ -47,13 +47,13 @@ pub struct PaymentLane {
     rails: BTreeMap<String, Arc<dyn Rail>>,
     /// There where spans are drawn.
     callers: Option<Callers>,
-    // One line for each kind of call, so that none waits behind another. Outcomes have two sessions: while one waits for its commit, or hangs, the
-    // other records on.
-    claims: Line,
-    completions: Line,
-    renewals: Line,
-    repairs: Line,
-    questions: Line,
+    // One pool per kind of call, so that none waits behind another. Completions have two sessions: while one waits for its
+    // commit, or hangs, the other goes on.
+    claims: SessionPool,
+    completions: SessionPool,
+    renewals: SessionPool,
+    repairs: SessionPool,
+    questions: SessionPool,
 }
 
 impl PaymentLane {
@@ -65,17 +65,17 @@ impl PaymentLane {
         lease: Duration,
         rails: BTreeMap<String, Arc<dyn Rail>>,
     ) -> Self {
-        let line = || Line::new(Arc::clone(&target));
+        let pool = || SessionPool::new(Arc::clone(&target));
         Self {
             worker,
             lease,
             rails,
             callers: None,
-            claims: line(),
-            completions: Line::of(2, Arc::clone(&target)),
-            renewals: line(),
-            repairs: line(),
-            questions: line(),
+            claims: pool(),
+            completions: SessionPool::with_size(2, Arc::clone(&target)),
+            renewals: pool(),
+            repairs: pool(),
+            questions: pool(),
         }
     }
 
@@ -86,9 +86,9 @@ impl PaymentLane {
         self
     }
 
-    fn rooms(&self, room: impl Fn(&str) -> usize) -> RailRooms {
-        let room = |rail: &String| (rail.clone(), u32::try_from(room(rail)).unwrap_or(u32::MAX).min(1_000_000));
-        self.rails.keys().map(room).collect()
+    fn rail_capacity(&self, limit: impl Fn(&str) -> usize) -> RailCapacity {
+        let limit = |rail: &String| (rail.clone(), u32::try_from(limit(rail)).unwrap_or(u32::MAX).min(1_000_000));
+        self.rails.keys().map(limit).collect()
     }
 
     /// What the rail's policy allows. The engine puts no limit on a dispatch whose lease it renews, so this must not wait
@@ -214,16 +214,16 @@ impl Lane for PaymentLane {
         }
     }
 
-    async fn claim(&self, rooms: &Rooms) -> Result<Claim<Job>, Trouble> {
-        let Some(at_most) = u16::try_from(rooms.total()).ok().and_then(|total| BatchSize::try_from(total).ok())
+    async fn claim(&self, capacity: &ClaimCapacity) -> Result<Claim<Job>, Trouble> {
+        let Some(at_most) = u16::try_from(capacity.total()).ok().and_then(|total| BatchSize::try_from(total).ok())
         else {
-            return Err(Trouble::Refused(format!("a claim of {} rows", rooms.total())));
+            return Err(Trouble::Refused(format!("a claim of {} rows", capacity.total())));
         };
-        let of_rails = self.rooms(|rail| rooms.of(rail));
+        let per_rail = self.rail_capacity(|rail| capacity.for_route(rail));
         let ClaimedBatch { claimed, taken_over } = self
             .claims
             .call(async |session| {
-                worker::claim_within(session, &self.worker, at_most, self.lease, &of_rails).await
+                worker::claim_within(session, &self.worker, at_most, self.lease, &per_rail).await
             })
             .await?;
         let mut of = match &self.callers {
@@ -283,7 +283,7 @@ impl Lane for PaymentLane {
     async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, Trouble> {
         let leases: Vec<_> = leases.iter().map(|lease| lease.0).collect();
         let mut held = Vec::with_capacity(leases.len());
-        for part in leases.chunks(TOGETHER) {
+        for part in leases.chunks(MAX_LEASES_PER_CALL) {
             let renewed = self
                 .renewals
                 .call(async |session| worker::renew(session, &self.worker, part, self.lease).await)
@@ -296,7 +296,7 @@ impl Lane for PaymentLane {
     async fn release(&self, leases: &[Lease]) -> Result<usize, Trouble> {
         let leases: Vec<_> = leases.iter().map(|lease| lease.0).collect();
         let mut count = 0;
-        for part in leases.chunks(TOGETHER) {
+        for part in leases.chunks(MAX_LEASES_PER_CALL) {
             let released = self
                 .repairs
                 .call(async |session| worker::release(session, &self.worker, part, None).await)
@@ -317,8 +317,8 @@ impl Lane for PaymentLane {
     }
 
     async fn next_due(&self) -> Result<Option<Duration>, Trouble> {
-        let rooms = self.rooms(|_| 1);
-        self.claims.call(async |session| worker::next_due(session, &rooms).await).await
+        let capacity = self.rail_capacity(|_| 1);
+        self.claims.call(async |session| worker::next_due(session, &capacity).await).await
     }
 }
 

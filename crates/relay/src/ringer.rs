@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::bell::Bell;
 use crate::lane::Trouble;
-use crate::line::with_cause;
+use crate::session_pool::with_cause;
 
 /// How often to make sure that the session that hears is still there.
 const CHECK: Duration = Duration::from_secs(30);

@@ -1,14 +1,14 @@
-//! Who may run: so many dispatches in this process, and of some routes fewer.
+//! Concurrency limits: how many dispatches run in this process, in total and per route.
 //!
-//! A claim asks for what is free and never for more, because a claimed row that cannot start is a row that nobody else
-//! can start either.
+//! A claim never asks for more rows than there are free slots: a row that is leased and cannot start is blocked for every
+//! other worker.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::rooms::Rooms;
+use crate::claim_capacity::ClaimCapacity;
 
-/// The dispatches that run, counted.
+/// Counts the running dispatches.
 #[derive(Debug)]
 pub(crate) struct Slots {
     slots: usize,
@@ -16,7 +16,7 @@ pub(crate) struct Slots {
     batch: usize,
     running: HashMap<Arc<str>, usize>,
     total: usize,
-    /// Routes of which the last claim could have brought more, had there been room.
+    /// Routes of which the last claim brought as many rows as it was allowed to: more may be due.
     tight: HashSet<String>,
 }
 
@@ -25,21 +25,25 @@ impl Slots {
         Self { slots, caps, batch, running: HashMap::new(), total: 0, tight: HashSet::new() }
     }
 
-    /// The room for a claim now. `held` counts leases whose outcome is not recorded yet, running or not: when outcomes
-    /// pile up, claiming more would only let leases expire.
-    pub(crate) fn rooms<'a>(&self, held: usize, limits: impl Iterator<Item = (&'a Arc<str>, usize)>) -> Rooms {
+    /// The capacity for a claim now. `held` counts leases without a recorded outcome, running or not. This is backpressure: while
+    /// outcomes queue up, further claims would only let leases expire.
+    pub(crate) fn capacity<'a>(
+        &self,
+        held: usize,
+        limits: impl Iterator<Item = (&'a Arc<str>, usize)>,
+    ) -> ClaimCapacity {
         let free = self.slots.saturating_sub(self.total).min((2 * self.slots).saturating_sub(held));
         let total = free.min(self.batch);
-        let mut rooms = Rooms::new(total, total);
+        let mut capacity = ClaimCapacity::new(total, total);
         for (route, cap) in &self.caps {
             let running = self.running.get(route.as_str()).copied().unwrap_or(0);
-            rooms = rooms.with(route, cap.saturating_sub(running));
+            capacity = capacity.with(route, cap.saturating_sub(running));
         }
         for (route, limit) in limits {
-            let room = limit.min(rooms.of(route));
-            rooms = rooms.with(route, room);
+            let limit = limit.min(capacity.for_route(route));
+            capacity = capacity.with(route, limit);
         }
-        rooms
+        capacity
     }
 
     /// Takes a slot; how many run on that route now.
@@ -50,7 +54,7 @@ impl Slots {
         *running
     }
 
-    /// Gives a slot back; how many run on that route now.
+    /// Frees a slot; how many run on that route now.
     pub(crate) fn free(&mut self, route: &Arc<str>) -> usize {
         self.total = self.total.saturating_sub(1);
         let Some(running) = self.running.get_mut(route) else { return 0 };
@@ -62,12 +66,12 @@ impl Slots {
         left
     }
 
-    /// Takes note of what a claim brought, to know which routes it left rows of.
-    pub(crate) fn note(&mut self, rooms: &Rooms, brought: &HashMap<Arc<str>, usize>) {
+    /// Notes what a claim returned, to know which routes may have more rows due.
+    pub(crate) fn note(&mut self, capacity: &ClaimCapacity, brought: &HashMap<Arc<str>, usize>) {
         let got = |route: &str| brought.get(route).copied().unwrap_or(0);
-        self.tight = rooms
-            .named()
-            .filter(|(route, room)| *room < rooms.total() && got(route) >= *room)
+        self.tight = capacity
+            .per_route()
+            .filter(|(route, limit)| *limit < capacity.total() && got(route) >= *limit)
             .map(|(route, _)| route.to_owned())
             .collect();
     }
@@ -87,22 +91,22 @@ mod tests {
         let mut slots = Slots::new(6, BTreeMap::from([("wire".to_owned(), 2)]), 5);
         let (wire, ach): (Arc<str>, Arc<str>) = (Arc::from("wire"), Arc::from("ach"));
         let none = || std::iter::empty();
-        assert_eq!(slots.rooms(0, none()), Rooms::new(5, 5).with("wire", 2));
+        assert_eq!(slots.capacity(0, none()), ClaimCapacity::new(5, 5).with("wire", 2));
         slots.take(&wire);
         slots.take(&ach);
-        assert_eq!(slots.rooms(2, none()), Rooms::new(4, 4).with("wire", 1));
-        assert_eq!(slots.rooms(2, [(&ach, 0)].into_iter()).of("ach"), 0);
-        assert_eq!(slots.rooms(11, none()).total(), 1, "outcomes pile up");
-        assert_eq!((slots.free(&wire), slots.rooms(1, none()).of("wire")), (0, 2));
+        assert_eq!(slots.capacity(2, none()), ClaimCapacity::new(4, 4).with("wire", 1));
+        assert_eq!(slots.capacity(2, [(&ach, 0)].into_iter()).for_route("ach"), 0);
+        assert_eq!(slots.capacity(11, none()).total(), 1, "outcomes pile up");
+        assert_eq!((slots.free(&wire), slots.capacity(1, none()).for_route("wire")), (0, 2));
     }
 
     #[test]
     fn a_route_is_tight_when_a_claim_filled_its_room() {
         let mut slots = Slots::new(6, BTreeMap::from([("wire".to_owned(), 2)]), 5);
-        let rooms = slots.rooms(0, std::iter::empty());
-        slots.note(&rooms, &HashMap::from([(Arc::from("wire"), 2)]));
+        let capacity = slots.capacity(0, std::iter::empty());
+        slots.note(&capacity, &HashMap::from([(Arc::from("wire"), 2)]));
         assert!(slots.is_tight("wire") && !slots.is_tight("ach"));
-        slots.note(&rooms, &HashMap::from([(Arc::from("wire"), 1)]));
+        slots.note(&capacity, &HashMap::from([(Arc::from("wire"), 1)]));
         assert!(!slots.is_tight("wire"));
     }
 }

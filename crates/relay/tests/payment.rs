@@ -11,11 +11,11 @@ use symphony_outbox::payment::RailAnswer;
 use symphony_proof::kit::scratch::{Database, Server};
 use symphony_proof::kit::wait::until;
 use symphony_relay::Lane;
+use symphony_relay::claim_capacity::ClaimCapacity;
 use symphony_relay::lane::{Done, Ended, Finished, Verdict};
 use symphony_relay::lease::LeaseWatch;
 use symphony_relay::payment::{PaymentLane, Record};
 use symphony_relay::rail::{Answer, BoxFuture, Inquiry, Invalid, Payment, Rail};
-use symphony_relay::rooms::Rooms;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
 
@@ -85,7 +85,7 @@ async fn a_process_may_hold_more_leases_than_one_call_takes() {
     let lane = lane(target(&database).await, LEASE);
     let mut leases = Vec::new();
     for _ in 0..2 {
-        let jobs = lane.claim(&Rooms::new(1000, 1000)).await.unwrap();
+        let jobs = lane.claim(&ClaimCapacity::new(1000, 1000)).await.unwrap();
         leases.extend(jobs.jobs.iter().map(|job| lane.lease(job)));
     }
     assert_eq!(leases.len(), 1001);
@@ -99,7 +99,7 @@ async fn an_outcome_that_waits_does_not_hold_up_the_next() {
     let database = database(2).await;
     let lane = lane(target(&database).await, LEASE);
     let mut done = Vec::new();
-    for job in lane.claim(&Rooms::new(2, 2)).await.unwrap().jobs {
+    for job in lane.claim(&ClaimCapacity::new(2, 2)).await.unwrap().jobs {
         let lease = lane.lease(&job);
         done.push(Arc::new(Done { lease, outcome: lane.dispatch(job, held()).await.outcome }));
     }
@@ -131,7 +131,7 @@ async fn an_outcome_that_waits_does_not_hold_up_the_next() {
 async fn a_database_that_never_says_what_the_policy_allows_does_not_hold_a_payment_for_ever() {
     let database = database(1).await;
     let working = lane(target(&database).await, LEASE);
-    let one = Rooms::new(1, 1);
+    let one = ClaimCapacity::new(1, 1);
     let job = working.claim(&one).await.unwrap().jobs.remove(0);
     let lease = working.lease(&job);
     let sent = working.dispatch(job, held()).await;
@@ -156,7 +156,7 @@ async fn a_database_that_never_says_what_the_policy_allows_does_not_hold_a_payme
 async fn a_rail_that_never_answers_does_not_hold_a_payment_for_ever() {
     let database = database(1).await;
     let lane = lane_of(Mute { answers: false }, target(&database).await, LEASE);
-    let job = lane.claim(&Rooms::new(1, 1)).await.unwrap().jobs.remove(0);
+    let job = lane.claim(&ClaimCapacity::new(1, 1)).await.unwrap().jobs.remove(0);
     let sent = timeout(SOON, lane.dispatch(job, held())).await.expect("it waits for ever");
     assert_eq!(sent.verdict, Verdict::Bad);
     let recorded = format!("{:?}", sent.outcome);
@@ -167,6 +167,6 @@ async fn a_rail_that_never_answers_does_not_hold_a_payment_for_ever() {
 async fn why_there_is_no_session_is_said_in_the_words_of_the_database() {
     let database = database(0).await;
     let lane = lane(target(&database).await.database("no_such_database"), LEASE);
-    let trouble = lane.claim(&Rooms::new(1, 1)).await.unwrap_err().to_string();
+    let trouble = lane.claim(&ClaimCapacity::new(1, 1)).await.unwrap_err().to_string();
     assert!(trouble.contains("does not exist"), "{trouble}");
 }

@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use crate::backoff::Backoff;
 use crate::breaker::Health;
-use crate::desk::Entry;
+use crate::claim_capacity::ClaimCapacity;
+use crate::completion_batcher::PendingCompletion;
 use crate::lane::{Claim, Done, Ended, Lane, Repaired, Trouble, Verdict};
 use crate::metrics::{Catch, Meter};
-use crate::rooms::Rooms;
 
-use super::calls::{Jobs, LaneEntry, Report};
+use super::calls::{Jobs, LanePending, Report};
 use super::flights::{Landed, Landing};
 use super::shift::Shift;
 
@@ -28,7 +28,7 @@ impl<L: Lane> Shift<L> {
         }
     }
 
-    /// A dispatch is over: its slot is free, and its outcome goes to the desk.
+    /// A dispatch is over: its slot is free, and its outcome goes to the completion batcher.
     pub(super) fn landed(&mut self, (id, landing): Landed<L>, now: Instant) {
         self.renewal.ended(id);
         let Some(flight) = self.flights.remove(id) else { return };
@@ -59,7 +59,7 @@ impl<L: Lane> Shift<L> {
         match outcome.filter(|_| !flight.lost) {
             Some(outcome) => {
                 let done = Arc::new(Done { lease: flight.lease, outcome });
-                self.desk.hand_in(Entry { done, route: flight.route, until, trace_id }, now);
+                self.completions.push(PendingCompletion { done, route: flight.route, until, trace_id }, now);
             }
             None => {
                 tracing::info!(lease = %flight.lease, route = %flight.route, trace_id = trace_id.map(display),
@@ -87,11 +87,11 @@ impl<L: Lane> Shift<L> {
     /// A call came back.
     pub(super) fn answered(&mut self, report: Report<L>, now: Instant) {
         match report {
-            Report::Claimed { rooms, sent, jobs, late } => {
+            Report::Claimed { capacity, sent, jobs, late } => {
                 if let Some(late) = late {
                     self.calls.wait_for(late, sent, sent + self.term.length());
                 }
-                self.claimed(&rooms, sent, jobs, now);
+                self.claimed(&capacity, sent, jobs, now);
             }
             Report::ClaimedLate { sent, claim } => {
                 self.took_over(&claim.taken_over);
@@ -102,7 +102,7 @@ impl<L: Lane> Shift<L> {
                     }
                 }
             }
-            Report::Completed { entries, ended } => self.completed(entries, ended, now),
+            Report::Completed { batch, ended } => self.completed(batch, ended, now),
             Report::Renewed { flights, sent, held } => self.renewed(&flights, sent, held, now),
             Report::Released { leases, count } => self.released(leases, count, now),
             Report::Repaired(repaired) => self.repaired(repaired, now),
@@ -117,7 +117,7 @@ impl<L: Lane> Shift<L> {
         }
     }
 
-    fn claimed(&mut self, rooms: &Rooms, sent: Instant, jobs: Jobs<L>, now: Instant) {
+    fn claimed(&mut self, capacity: &ClaimCapacity, sent: Instant, jobs: Jobs<L>, now: Instant) {
         self.claiming = false;
         let Claim { jobs, taken_over } = match jobs {
             Ok(claim) => claim,
@@ -130,18 +130,18 @@ impl<L: Lane> Shift<L> {
         recovered("claim", &mut self.wake.backoff);
         self.took_over(&taken_over);
         let rows = jobs.len();
-        let started = self.start(jobs, rooms, sent, now);
+        let started = self.start(jobs, capacity, sent, now);
         let size = match rows {
             0 => Catch::Empty,
-            rows if rows >= rooms.total() => Catch::Full,
+            rows if rows >= capacity.total() => Catch::Full,
             _ => Catch::Partial,
         };
         self.meter.claim(size, rows, now.saturating_duration_since(sent));
-        self.wake.claimed(rooms.total(), started, now);
+        self.wake.claimed(capacity.total(), started, now);
     }
 
-    fn completed(&mut self, entries: Vec<LaneEntry<L>>, ended: Result<Vec<Ended>, Trouble>, now: Instant) {
-        let count = entries.len();
+    fn completed(&mut self, batch: Vec<LanePending<L>>, ended: Result<Vec<Ended>, Trouble>, now: Instant) {
+        let count = batch.len();
         let answer = ended.and_then(|ended| {
             if ended.len() == count {
                 Ok(ended)
@@ -151,15 +151,15 @@ impl<L: Lane> Shift<L> {
         });
         match answer {
             Ok(ended) => {
-                self.desk.answered();
-                recovered("complete", &mut self.desk.backoff);
-                for (entry, ended) in entries.into_iter().zip(ended) {
-                    self.ended(&entry, ended);
+                self.completions.call_returned();
+                recovered("complete", &mut self.completions.backoff);
+                for (pending, ended) in batch.into_iter().zip(ended) {
+                    self.ended(&pending, ended);
                 }
             }
             Err(trouble @ Trouble::Away(_)) => {
-                self.desk.again(entries, now);
-                tell(&*self.meter, "complete", &trouble, &self.desk.backoff);
+                self.completions.retry(batch, now);
+                tell(&*self.meter, "complete", &trouble, &self.completions.backoff);
             }
             Err(Trouble::Refused(message)) if count > 1 => {
                 self.meter.trouble("complete");
@@ -168,27 +168,27 @@ impl<L: Lane> Shift<L> {
                     message,
                     "a completion was refused as a whole: its rows go one by one"
                 );
-                self.desk.one_by_one(entries);
+                self.completions.split(batch);
             }
             Err(Trouble::Refused(message)) => {
-                self.desk.answered();
+                self.completions.call_returned();
                 self.meter.trouble("complete");
-                for entry in entries {
-                    self.give_up(&entry, &message);
+                for pending in batch {
+                    self.give_up(&pending, &message);
                 }
             }
         }
     }
 
-    fn ended(&mut self, entry: &LaneEntry<L>, ended: Ended) {
-        let (lease, trace_id) = (&entry.done.lease, entry.trace_id);
+    fn ended(&mut self, pending: &LanePending<L>, ended: Ended) {
+        let (lease, trace_id) = (&pending.done.lease, pending.trace_id);
         match ended {
             Ended::Recorded { state, again, frees } => {
-                self.meter.attempt(&entry.route, state);
-                self.lane.recorded(&entry.route, &entry.done, state);
+                self.meter.attempt(&pending.route, state);
+                self.lane.recorded(&pending.route, &pending.done, state);
                 self.summary.recorded += 1;
                 if again {
-                    self.meter.retry_scheduled(&entry.route);
+                    self.meter.retry_scheduled(&pending.route);
                     self.wake.scheduled();
                 }
                 if frees {
@@ -196,7 +196,7 @@ impl<L: Lane> Shift<L> {
                 }
             }
             Ended::LeaseLost => {
-                tracing::info!(event = "CONCURRENCY_EVENT", lane = self.lane.name(), %lease, route = %entry.route,
+                tracing::info!(event = "CONCURRENCY_EVENT", lane = self.lane.name(), %lease, route = %pending.route,
                     trace_id = trace_id.map(display), "a completion was refused: the lease was lost");
                 self.lease_lost();
             }
@@ -209,7 +209,7 @@ impl<L: Lane> Shift<L> {
                     "a second end of a row was held back by the index");
                 self.meter.backstop();
             }
-            Ended::Refused(message) => return self.give_up(entry, &message),
+            Ended::Refused(message) => return self.give_up(pending, &message),
         }
         self.held.remove(lease);
     }
@@ -240,7 +240,7 @@ impl<L: Lane> Shift<L> {
         self.renewal.renewed(&kept, sent);
         let until = sent + self.term.length();
         for (id, held) in ids.iter().zip(held) {
-            // What landed meanwhile is recorded or given up by the desk.
+            // What landed meanwhile is recorded or given up by the completion batcher.
             let Some(flight) = self.flights.get_mut(*id) else { continue };
             if held {
                 flight.until.send_modify(|end| *end = until.max(*end));

@@ -7,23 +7,23 @@ use std::time::Duration;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::desk::Entry;
+use crate::claim_capacity::ClaimCapacity;
+use crate::completion_batcher::PendingCompletion;
 use crate::fail_point::{self, Step};
 use crate::lane::{Claim, Ended, Lane, Repaired, Trouble};
-use crate::rooms::Rooms;
 
 type Answer<T> = Result<T, Trouble>;
 pub(super) type Jobs<L> = Answer<Claim<<L as Lane>::Job>>;
-pub(super) type LaneEntry<L> = Entry<<L as Lane>::Lease, <L as Lane>::Outcome>;
+pub(super) type LanePending<L> = PendingCompletion<<L as Lane>::Lease, <L as Lane>::Outcome>;
 
 /// What a call brought, with what is needed to make sense of it.
 pub(super) enum Report<L: Lane> {
     /// A claim, sent then. Where it took too long, it is still under way in `late`.
-    Claimed { rooms: Rooms, sent: Instant, jobs: Jobs<L>, late: Option<JoinSet<Jobs<L>>> },
+    Claimed { capacity: ClaimCapacity, sent: Instant, jobs: Jobs<L>, late: Option<JoinSet<Jobs<L>>> },
     /// A claim that everybody had given up, and its rows after all.
     ClaimedLate { sent: Instant, claim: Claim<L::Job> },
     /// A completion.
-    Completed { entries: Vec<LaneEntry<L>>, ended: Answer<Vec<Ended>> },
+    Completed { batch: Vec<LanePending<L>>, ended: Answer<Vec<Ended>> },
     /// A renewal, sent then, of these dispatches.
     Renewed { flights: Vec<Id>, sent: Instant, held: Answer<Vec<bool>> },
     /// Leases given back.
@@ -63,8 +63,8 @@ impl<L: Lane> Calls<L> {
         self.tasks.try_join_next()?.ok()
     }
 
-    pub(super) fn claim(&mut self, rooms: Rooms) {
-        let (lane, limit, sent, asked) = (Arc::clone(&self.lane), self.limit, Instant::now(), rooms.clone());
+    pub(super) fn claim(&mut self, capacity: ClaimCapacity) {
+        let (lane, limit, sent, asked) = (Arc::clone(&self.lane), self.limit, Instant::now(), capacity.clone());
         self.tasks.spawn(async move {
             let mut task = JoinSet::new();
             task.spawn(async move {
@@ -74,8 +74,8 @@ impl<L: Lane> Calls<L> {
                 jobs
             });
             match timeout(limit, task.join_next()).await {
-                Ok(joined) => Report::Claimed { rooms, sent, jobs: flat(joined), late: None },
-                Err(_) => Report::Claimed { rooms, sent, jobs: Err(no_answer(limit)), late: Some(task) },
+                Ok(joined) => Report::Claimed { capacity, sent, jobs: flat(joined), late: None },
+                Err(_) => Report::Claimed { capacity, sent, jobs: Err(no_answer(limit)), late: Some(task) },
             }
         });
     }
@@ -89,9 +89,9 @@ impl<L: Lane> Calls<L> {
         });
     }
 
-    pub(super) fn complete(&mut self, entries: Vec<LaneEntry<L>>) {
+    pub(super) fn complete(&mut self, batch: Vec<LanePending<L>>) {
         let (lane, limit) = (Arc::clone(&self.lane), self.limit);
-        let done: Vec<_> = entries.iter().map(|entry| Arc::clone(&entry.done)).collect();
+        let done: Vec<_> = batch.iter().map(|pending| Arc::clone(&pending.done)).collect();
         self.tasks.spawn(async move {
             let ended = bounded(limit, async move {
                 fail_point::reach(Step::BeforeComplete);
@@ -100,7 +100,7 @@ impl<L: Lane> Calls<L> {
                 ended
             })
             .await;
-            Report::Completed { entries, ended }
+            Report::Completed { batch, ended }
         });
     }
 

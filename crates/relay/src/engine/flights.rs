@@ -136,9 +136,9 @@ fn land<O>(joined: Result<(Id, Landing<O>), JoinError>) -> (Id, Landing<O>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claim_capacity::ClaimCapacity;
     use crate::lane::{Claim, Done, Ended, Repaired, Trouble};
     use crate::lease::Term;
-    use crate::rooms::Rooms;
 
     /// A lane that must not be asked for anything.
     struct Untouched;
@@ -163,7 +163,7 @@ mod tests {
         fn route<'a>(&self, _: &'a u8) -> &'a str {
             unreachable!()
         }
-        async fn claim(&self, _: &Rooms) -> Result<Claim<u8>, Trouble> {
+        async fn claim(&self, _: &ClaimCapacity) -> Result<Claim<u8>, Trouble> {
             unreachable!()
         }
         async fn dispatch(&self, _: u8, _: LeaseWatch) -> Finished<()> {

@@ -10,19 +10,19 @@ use tokio::time::Instant;
 use crate::backoff::{Backoff, share};
 use crate::bell::Heard;
 use crate::breaker::{Admission, Breakers, Health};
-use crate::desk::Desk;
+use crate::claim_capacity::ClaimCapacity;
+use crate::completion_batcher::CompletionBatcher;
 use crate::lane::Lane;
 use crate::lease::Term;
 use crate::metrics::Meter;
 use crate::renewal::Renewal;
-use crate::rooms::Rooms;
 use crate::settings::Settings;
 use crate::slots::Slots;
 use crate::stop::Wish;
 use crate::wake::{Rhythm, Wake};
 
 use super::Summary;
-use super::calls::{Calls, LaneEntry};
+use super::calls::{Calls, LanePending};
 use super::flights::Flights;
 use super::release::Releases;
 
@@ -50,7 +50,7 @@ pub(super) struct Shift<L: Lane> {
     pub(super) breakers: Breakers,
     pub(super) flights: Flights<L>,
     pub(super) calls: Calls<L>,
-    pub(super) desk: Desk<L::Lease, L::Outcome>,
+    pub(super) completions: CompletionBatcher<L::Lease, L::Outcome>,
     pub(super) renewal: Renewal<Id>,
     pub(super) releases: Releases<L::Lease>,
     /// Every lease that was granted and is not known to be over: running, to be recorded, or to be given back.
@@ -77,8 +77,8 @@ impl<L: Lane> Shift<L> {
             breakers: Breakers::new(settings.breaker),
             flights: Flights::new(Arc::clone(&lane), settings.lease_margin),
             calls: Calls::new(Arc::clone(&lane), settings.call_timeout),
-            // More than a full house of dispatches has nobody to wait for.
-            desk: Desk::new(settings.gather, settings.slots),
+            // Flush as soon as every slot has reported.
+            completions: CompletionBatcher::new(settings.gather, settings.slots),
             renewal: Renewal::new(term, settings.lease_margin),
             releases: Releases::new(),
             held: HashSet::new(),
@@ -103,8 +103,8 @@ impl<L: Lane> Shift<L> {
         }
         self.cut_off(now);
         self.expire(now);
-        while let Some(entries) = self.desk.due(now) {
-            self.calls.complete(entries);
+        while let Some(batch) = self.completions.take_due(now) {
+            self.calls.complete(batch);
         }
         if let Some(ids) = self.renewal.due(now) {
             let leases = ids.iter().filter_map(|id| Some(self.flights.get_mut(*id)?.lease.clone())).collect();
@@ -127,16 +127,16 @@ impl<L: Lane> Shift<L> {
     }
 
     fn claim(&mut self, now: Instant) {
-        let rooms = self.rooms();
-        let Some(cause) = self.wake.cause(now).filter(|_| rooms.total() > 0) else { return };
+        let capacity = self.capacity();
+        let Some(cause) = self.wake.cause(now).filter(|_| capacity.total() > 0) else { return };
         self.meter.wakeup(cause);
         self.wake.claiming(cause, now);
         self.claiming = true;
-        self.calls.claim(rooms);
+        self.calls.claim(capacity);
     }
 
-    fn rooms(&self) -> Rooms {
-        self.slots.rooms(self.held.len(), self.breakers.limits())
+    fn capacity(&self) -> ClaimCapacity {
+        self.slots.capacity(self.held.len(), self.breakers.limits())
     }
 
     /// Ends dispatches whose lease cannot be trusted any longer, and at the end of the grace time all of them.
@@ -159,17 +159,17 @@ impl<L: Lane> Shift<L> {
 
     /// Lets go of what nobody can record or give back any more.
     fn expire(&mut self, now: Instant) {
-        for entry in self.desk.expired(now) {
-            self.give_up(&entry, "the lease is over");
+        for pending in self.completions.take_expired(now) {
+            self.give_up(&pending, "the lease is over");
         }
         for lease in self.releases.expired(now) {
             self.held.remove(&lease);
         }
     }
 
-    pub(super) fn give_up(&mut self, entry: &LaneEntry<L>, why: &str) {
-        let lease = &entry.done.lease;
-        tracing::error!(%lease, trace_id = entry.trace_id.map(display), why,
+    pub(super) fn give_up(&mut self, pending: &LanePending<L>, why: &str) {
+        let lease = &pending.done.lease;
+        tracing::error!(%lease, trace_id = pending.trace_id.map(display), why,
             "an outcome could not be recorded: the lease expires, and repair decides");
         self.held.remove(lease);
         self.meter.given_up();
@@ -177,7 +177,13 @@ impl<L: Lane> Shift<L> {
     }
 
     /// Starts what a claim brought; gives back what may not start. How many were started.
-    pub(super) fn start(&mut self, jobs: Vec<L::Job>, rooms: &Rooms, sent: Instant, now: Instant) -> usize {
+    pub(super) fn start(
+        &mut self,
+        jobs: Vec<L::Job>,
+        capacity: &ClaimCapacity,
+        sent: Instant,
+        now: Instant,
+    ) -> usize {
         let until = sent + self.term.length();
         let mut brought: HashMap<Arc<str>, usize> = HashMap::new();
         let mut started = 0;
@@ -191,7 +197,7 @@ impl<L: Lane> Shift<L> {
             let of_route = brought.entry(Arc::clone(&route)).or_insert(0);
             *of_route += 1;
             let late = until.saturating_duration_since(now) <= self.settings.lease_margin;
-            let crowded = started >= rooms.total() || *of_route > rooms.of(&route);
+            let crowded = started >= capacity.total() || *of_route > capacity.for_route(&route);
             if late || crowded || self.phase != Phase::Working {
                 tracing::debug!(%lease, late, crowded, "claimed and given back unstarted");
                 self.releases.give_back(lease, until);
@@ -209,7 +215,7 @@ impl<L: Lane> Shift<L> {
             let id = self.flights.start(job, route, admission == Admission::Probe, until);
             self.renewal.started(id, sent);
         }
-        self.slots.note(rooms, &brought);
+        self.slots.note(capacity, &brought);
         started
     }
 
@@ -257,12 +263,12 @@ impl<L: Lane> Shift<L> {
 
     /// When to act next if nothing happens.
     pub(super) fn next(&self) -> Option<Instant> {
-        let mut times = vec![self.desk.next(), self.renewal.next(), self.releases.next()];
+        let mut times = vec![self.completions.next_deadline(), self.renewal.next(), self.releases.next()];
         match self.phase {
             Phase::Working => {
                 times.extend([self.breakers.next(), self.repair_at]);
                 // Without room, time alone brings no claim: a slot has to come free first.
-                if self.rooms().total() > 0 {
+                if self.capacity().total() > 0 {
                     times.extend([self.wake.next_claim(), self.wake.next_due_question()]);
                 }
             }
@@ -274,7 +280,8 @@ impl<L: Lane> Shift<L> {
 
     /// Whether there is nothing left to do, or no time to do it.
     pub(super) fn is_over(&self, now: Instant) -> bool {
-        let done = self.flights.is_empty() && self.desk.is_empty() && self.releases.is_empty() && !self.claiming;
+        let done =
+            self.flights.is_empty() && self.completions.is_empty() && self.releases.is_empty() && !self.claiming;
         match self.phase {
             Phase::Working => false,
             Phase::Finishing { .. } => done,

@@ -1,4 +1,4 @@
-//! In which order the events of one aggregate leave this process. Those that it holds wait for each other in `queues`. Where order is strict, the
+//! In which order the events of one aggregate leave this process. Those that it holds wait for each other in `key_order`. Where order is strict, the
 //! database hands out only what comes directly behind what is processed or in the same claim, and is asked once more before an event leaves.
 
 /// What is promised about the order within an aggregate.

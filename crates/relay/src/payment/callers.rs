@@ -1,5 +1,5 @@
-//! Whose traces claimed payments belong to. Asked once for each batch, where spans are drawn, and of no weight: a payment does
-//! not wait long for the answer, and leaves without one.
+//! Looks up the trace contexts of claimed payments, once per batch and only if traces are exported. Best effort: a payment
+//! is dispatched without one rather than late.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,11 +10,11 @@ use symphony_outbox::payment::worker::{self, Claimed};
 use tokio::time::timeout;
 
 use crate::lane::Trouble;
-use crate::line::Line;
+use crate::session_pool::SessionPool;
 use crate::trace::Context;
 
-/// The longest that a batch waits for it. The claim was answered a moment ago, in the same session.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// How long a batch waits for the answer. The claim was answered a moment ago, in the same session.
+const TRACE_CONTEXT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Asks, and says when that begins to fail.
 #[derive(Debug, Default)]
@@ -24,14 +24,14 @@ pub(super) struct Callers {
 
 impl Callers {
     /// The trace of each payment that has one that is well-formed.
-    pub(super) async fn of(&self, line: &Line, claimed: &[Claimed]) -> HashMap<OutboxId, Context> {
+    pub(super) async fn of(&self, pool: &SessionPool, claimed: &[Claimed]) -> HashMap<OutboxId, Context> {
         if claimed.is_empty() {
             return HashMap::new();
         }
         let outboxes: Vec<_> = claimed.iter().map(|claimed| claimed.outbox_id).collect();
-        let asked = line.call(async |session| worker::trace_contexts(session, &outboxes).await);
-        let late = |_| Err(Trouble::Away(format!("no answer within {PATIENCE:?}")));
-        match timeout(PATIENCE, asked).await.unwrap_or_else(late) {
+        let asked = pool.call(async |session| worker::trace_contexts(session, &outboxes).await);
+        let late = |_| Err(Trouble::Away(format!("no answer within {TRACE_CONTEXT_TIMEOUT:?}")));
+        match timeout(TRACE_CONTEXT_TIMEOUT, asked).await.unwrap_or_else(late) {
             Ok(contexts) => {
                 self.fails.store(false, Ordering::Relaxed);
                 contexts.into_iter().filter_map(|(id, text)| Some((id, Context::parse(&text)?))).collect()

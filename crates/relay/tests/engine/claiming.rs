@@ -70,7 +70,7 @@ async fn a_capped_route_leaves_room_for_the_others_and_goes_on_as_its_slots_come
 #[tokio::test(start_paused = true)]
 async fn what_a_lane_brings_beyond_the_room_is_given_back_unstarted() {
     let sim = Sim::new();
-    sim.world().heeds_rooms = false;
+    sim.world().respects_capacity = false;
     sim.manner("wire", Manner { takes: 10 * S, ..PROMPT });
     sim.enqueue_many("wire", 5);
     let work = start(&sim, Settings { route_slots: BTreeMap::from([("wire".to_owned(), 2)]), ..quiet() });

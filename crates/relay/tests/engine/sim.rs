@@ -125,8 +125,8 @@ pub(crate) struct World {
     pub(crate) repairs: VecDeque<Repaired>,
     /// Answers with the backstop for these rows.
     pub(crate) doubled: Vec<u64>,
-    /// Claims look at the rooms of routes, or not, as a lane with a bug would.
-    pub(crate) heeds_rooms: bool,
+    /// Whether claims respect the limits of routes; a lane with a bug would not.
+    pub(crate) respects_capacity: bool,
     /// Claims bring what is leased already along, under the same lease, as a lane with a bug would.
     pub(crate) repeats: bool,
     /// The next row is always said to be due now, as one is that cannot be claimed.
@@ -169,7 +169,7 @@ impl Sim {
             manners: HashMap::new(),
             repairs: VecDeque::new(),
             doubled: Vec::new(),
-            heeds_rooms: true,
+            respects_capacity: true,
             repeats: false,
             says_now: false,
             in_order: false,

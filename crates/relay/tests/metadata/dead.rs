@@ -54,7 +54,7 @@ async fn what_is_given_back_unsent_counts_as_a_failure_and_says_so() {
     let stage = Stage::set().await;
     let lane = stage.lane("*");
     let id = stage.create("document", "7", 3).await;
-    let jobs = lane.claim(&symphony_relay::rooms::Rooms::new(10, 10)).await.unwrap().jobs;
+    let jobs = lane.claim(&symphony_relay::claim_capacity::ClaimCapacity::new(10, 10)).await.unwrap().jobs;
     let leases: Vec<_> = jobs.iter().map(|job| lane.lease(job)).collect();
     assert_eq!(lane.release(&leases).await.unwrap(), 1);
     let state = stage.entry(id).await;

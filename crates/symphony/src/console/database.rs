@@ -10,7 +10,7 @@ use symphony_outbox::connect::Target;
 use symphony_outbox::error::{Fault, OperateError};
 use symphony_outbox::rights;
 use symphony_relay::lane::Trouble;
-use symphony_relay::line::Line;
+use symphony_relay::session_pool::SessionPool;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_postgres::Client;
@@ -72,14 +72,14 @@ impl Database {
 
 /// Sessions of one login, each for one call at a time.
 struct Lines {
-    free: Mutex<Vec<Arc<Line>>>,
+    free: Mutex<Vec<Arc<SessionPool>>>,
     permits: Semaphore,
 }
 
 impl Lines {
     fn new(target: &Target, count: usize) -> Self {
         let target = Arc::new(target.clone());
-        let free = (0..count).map(|_| Arc::new(Line::new(Arc::clone(&target)))).collect();
+        let free = (0..count).map(|_| Arc::new(SessionPool::new(Arc::clone(&target)))).collect();
         Self { free: Mutex::new(free), permits: Semaphore::new(count) }
     }
 
@@ -105,12 +105,12 @@ impl Lines {
 
 /// A line in use, which goes back when it is done with.
 struct Lent<'a> {
-    free: &'a Mutex<Vec<Arc<Line>>>,
-    line: Arc<Line>,
+    free: &'a Mutex<Vec<Arc<SessionPool>>>,
+    line: Arc<SessionPool>,
 }
 
 impl<'a> Lent<'a> {
-    fn of(free: &'a Mutex<Vec<Arc<Line>>>) -> Result<Self, Problem> {
+    fn of(free: &'a Mutex<Vec<Arc<SessionPool>>>) -> Result<Self, Problem> {
         let line = free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let line = line.ok_or_else(|| Problem::busy("the console is busy with other requests"))?;
         Ok(Self { free, line })

@@ -14,7 +14,7 @@ use symphony_outbox::payment::reading::RailStatus;
 use symphony_outbox::schema::Lane;
 use symphony_outbox::{event, metadata, payment};
 use symphony_relay::lane::Trouble;
-use symphony_relay::line::Line;
+use symphony_relay::session_pool::SessionPool;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The gauges of the lanes that are served.
 #[derive(Debug)]
 pub(crate) struct Gauges {
-    line: Line,
+    pool: SessionPool,
     lanes: Vec<Lane>,
     /// The rails that this process serves.
     rails: BTreeSet<String>,
@@ -52,7 +52,7 @@ struct Row {
 
 impl Gauges {
     pub(crate) fn new(target: Arc<Target>, lanes: Vec<Lane>, rails: BTreeSet<String>) -> Self {
-        Self { line: Line::new(target), lanes, rails, seen: Mutex::new(None) }
+        Self { pool: SessionPool::new(target), lanes, rails, seen: Mutex::new(None) }
     }
 
     /// In the text format of Prometheus; empty where the database does not say.
@@ -82,17 +82,17 @@ impl Gauges {
             match lane {
                 Lane::Payment => {
                     let status =
-                        self.line.call(async |session| payment::reading::status(session.client()).await).await?;
+                        self.pool.call(async |session| payment::reading::status(session.client()).await).await?;
                     rows.extend(status.rails.iter().map(|rail| of_rail(rail, &self.rails)));
                 }
                 Lane::Event => {
                     let status =
-                        self.line.call(async |session| event::reading::status(session.client()).await).await?;
+                        self.pool.call(async |session| event::reading::status(session.client()).await).await?;
                     rows.push(of_events(&status));
                 }
                 Lane::Metadata => {
                     let totals =
-                        self.line.call(async |session| metadata::reading::totals(session.client()).await).await?;
+                        self.pool.call(async |session| metadata::reading::totals(session.client()).await).await?;
                     rows.push(of_metadata(&totals));
                 }
             }
@@ -102,7 +102,7 @@ impl Gauges {
 
     /// By how many seconds the database's clock is ahead of this machine's, give or take half the way there and back.
     async fn clock_offset(&self) -> Result<f64, Trouble> {
-        self.line
+        self.pool
             .call(async |session| {
                 let began = Timestamp::now();
                 let there = clock::now(session.client()).await?;

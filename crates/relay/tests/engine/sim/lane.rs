@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use symphony_relay::bell::Bell;
 use symphony_relay::breaker::Health;
+use symphony_relay::claim_capacity::ClaimCapacity;
 use symphony_relay::lane::{Claim, Done, Ended, Finished, Lane, Repaired, Trouble};
 use symphony_relay::lease::{LeaseWatch, Term};
 use symphony_relay::metrics::Meter;
-use symphony_relay::rooms::Rooms;
 use symphony_relay::trace::End;
 use symphony_relay::wake::Cause;
 use tokio::sync::mpsc;
@@ -59,10 +59,10 @@ impl Lane for Sim {
         End::well(if *outcome == Outcome::Paid { "PAID" } else { "OTHER" })
     }
 
-    async fn claim(&self, rooms: &Rooms) -> Result<Claim<Job>, Trouble> {
-        assert!(rooms.total() > 0, "a claim without room");
+    async fn claim(&self, capacity: &ClaimCapacity) -> Result<Claim<Job>, Trouble> {
+        assert!(capacity.total() > 0, "a claim without room");
         let number = self.world().made.len();
-        self.call(Call::Claim, rooms.total()).await?;
+        self.call(Call::Claim, capacity.total()).await?;
         let (world, now) = (&mut *self.world(), Instant::now());
         let expires = now + world.term.length();
         let mut jobs: Vec<Job> = Vec::new();
@@ -73,8 +73,8 @@ impl Lane for Sim {
                 jobs.push(Job { lease: Lease { id: *id, token }, route: row.route.clone() });
             }
             let of_route = jobs.iter().filter(|job| job.route == row.route).count();
-            let room = !world.heeds_rooms || of_route < rooms.of(&row.route);
-            if !row.ended && free && row.due <= now && room && jobs.len() < rooms.total() {
+            let room = !world.respects_capacity || of_route < capacity.for_route(&row.route);
+            if !row.ended && free && row.due <= now && room && jobs.len() < capacity.total() {
                 world.tokens += 1;
                 row.lease = Some((world.tokens, expires));
                 jobs.push(Job { lease: Lease { id: *id, token: world.tokens }, route: row.route.clone() });

@@ -1,4 +1,4 @@
-//! The sessions of a line, when what they remember has changed.
+//! Sessions of a pool whose cached plans are stale.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use symphony_outbox::connect::{Session, Target};
 use symphony_outbox::error::Fault;
 use symphony_proof::kit::scratch::Server;
 use symphony_relay::lane::Trouble;
-use symphony_relay::line::Line;
+use symphony_relay::session_pool::SessionPool;
 
 async fn shape(session: &Session) -> Result<String, Fault> {
     Ok(session.ask_one("select public.shape() as shape", &[]).await?.columns()[0].type_().name().to_owned())
@@ -23,14 +23,14 @@ async fn a_session_that_remembers_what_is_no_longer_so_makes_way_for_another() {
         );
         admin.batch_execute(&statement).await.unwrap();
     };
-    let line = Line::new(Arc::new(Target::parse(&database.url()).unwrap()));
+    let pool = SessionPool::new(Arc::new(Target::parse(&database.url()).unwrap()));
     define("int").await;
-    assert_eq!(line.call(shape).await.unwrap(), "int4");
+    assert_eq!(pool.call(shape).await.unwrap(), "int4");
     define("text").await;
     // As after an upgrade: worth another try, not something to give up an outcome for.
-    let trouble = line.call(shape).await.unwrap_err();
+    let trouble = pool.call(shape).await.unwrap_err();
     assert!(matches!(trouble, Trouble::Away(_)), "{trouble:?}");
-    assert_eq!(line.call(shape).await.unwrap(), "text");
-    drop((line, admin));
+    assert_eq!(pool.call(shape).await.unwrap(), "text");
+    drop((pool, admin));
     database.close().await.unwrap();
 }

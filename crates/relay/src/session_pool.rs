@@ -1,8 +1,8 @@
-//! Sessions with the database that a lane's calls go through, one at a time through each.
+//! A small pool of database sessions for the calls of a lane, one call at a time per session.
 //!
-//! A session connects when it is first needed and again after any trouble. A call that is given up half-way must not go on at
-//! the server: a claim that nobody waits for would lease rows that nobody carries. So a call that is dropped
-//! is cancelled there, and its session with it. Which calls share a line, and what they ask, is the lane's business.
+//! A session connects when it is first needed, and a session whose call failed is replaced. A call that is dropped half-way is
+//! cancelled at the server and its session closed: a claim that no task waits for would lease rows that no task
+//! dispatches. Each lane decides which calls share a pool.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,39 +13,39 @@ use tokio::sync::Semaphore;
 
 use crate::lane::Trouble;
 
-/// A session or a few, each made when it is needed.
+/// One or a few sessions to one database, connected on demand.
 #[derive(Debug)]
-pub struct Line {
+pub struct SessionPool {
     target: Arc<Target>,
-    /// One for each call that may be under way.
-    turns: Semaphore,
-    /// Sessions that no call uses. The one that was used last is used next.
+    /// One permit per session.
+    permits: Semaphore,
+    /// Sessions that no call uses; the one used last is used next.
     idle: Mutex<Vec<Arc<Session>>>,
 }
 
-impl Line {
-    /// A line to this database, of one session. Nothing is connected yet.
+impl SessionPool {
+    /// A pool of one session. It does not connect yet.
     #[must_use]
     pub fn new(target: Arc<Target>) -> Self {
-        Self::of(1, target)
+        Self::with_size(1, target)
     }
 
-    /// A line of so many sessions, for calls that need not wait for each other.
+    /// A pool of several sessions, for calls that need not wait for each other. It does not connect yet.
     #[must_use]
-    pub fn of(sessions: usize, target: Arc<Target>) -> Self {
-        Self { target, turns: Semaphore::new(sessions), idle: Mutex::default() }
+    pub fn with_size(sessions: usize, target: Arc<Target>) -> Self {
+        Self { target, permits: Semaphore::new(sessions), idle: Mutex::default() }
     }
 
-    /// Makes one call. Whoever comes while every session is taken waits.
+    /// Makes one call, as soon as a session is free.
     ///
     /// # Errors
     ///
-    /// What the call met, and whether it is worth another try.
+    /// Why the call failed, and whether a retry may succeed.
     pub async fn call<T, E: Into<Trouble>>(
         &self,
         ask: impl AsyncFnOnce(&Session) -> Result<T, E>,
     ) -> Result<T, Trouble> {
-        let _turn = self.turns.acquire().await;
+        let _permit = self.permits.acquire().await;
         let idle = self.idle().pop().filter(|session| !session.client().is_closed());
         let session = match idle {
             Some(session) => session,
@@ -54,7 +54,7 @@ impl Line {
         let mut call = Call { target: &self.target, session, done: false };
         let answer = ask(&call.session).await.map_err(Into::into);
         call.done = true;
-        // A session that met trouble may be on a server that is no longer the one to ask, or remember what has changed there.
+        // Replace the session after an error: its server may no longer be the primary, or its cached plans may be stale.
         if answer.is_ok() {
             self.idle().push(Arc::clone(&call.session));
         }
@@ -66,7 +66,7 @@ impl Line {
     }
 }
 
-/// A call under way. Dropped before it is done, it is cancelled at the server.
+/// A call in progress. Dropped before it is done, it is cancelled at the server.
 struct Call<'a> {
     target: &'a Arc<Target>,
     session: Arc<Session>,
@@ -79,30 +79,30 @@ impl Drop for Call<'_> {
             return;
         }
         let (target, session) = (Arc::clone(self.target), Arc::clone(&self.session));
-        // Outside of a runtime there is nobody left to wait for it either.
+        // Outside of a runtime no task waits for the call either.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { target.cancel(session.client()).await });
         }
     }
 }
 
-/// What the program says when it could not connect: safe to log, as no address holds a password there.
+/// A failed connection. Safe to log: the message holds no password.
 fn not_connected(error: &connect::Error) -> Trouble {
     Trouble::Away(with_cause(error))
 }
 
-/// An error and what lies at its bottom: what is in between only says that something happened.
+/// An error with its root cause; the errors in between add nothing.
 pub(crate) fn with_cause(error: &dyn Error) -> String {
     let mut cause = error.source();
     while let Some(below) = cause.and_then(Error::source) {
         cause = Some(below);
     }
-    // The first line: a server adds its hints behind it.
+    // Only the first line: a server adds its hints after it.
     let words = |cause: &dyn Error| cause.to_string().lines().next().unwrap_or_default().to_owned();
     cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {}", words(cause)))
 }
 
-/// What the database said, by its words and its SQLSTATE: never what it was asked.
+/// The message and the SQLSTATE of the database, without the statement.
 fn in_words(report: &Report) -> String {
     match report.sqlstate() {
         Some(state) => format!("{} [{state}]", report.message()),
@@ -113,10 +113,10 @@ fn in_words(report: &Report) -> String {
 impl From<Fault> for Trouble {
     fn from(fault: Fault) -> Self {
         let words = in_words(fault.report());
-        let passes = match &fault {
+        let transient = match &fault {
             Fault::RetryTransaction(_) | Fault::LockHeld(_) | Fault::ConnectionLost { .. } => true,
-            // A standby, a cancelled statement, too many connections, a full disk: another moment, or another server. What the session
-            // remembers is no longer what is there, or not there any more: another session.
+            // A standby, a cancelled statement, too many connections or a full disk may pass, or another server may answer. A stale
+            // plan or a lost prepared statement needs another session.
             Fault::Other(report) => report.sqlstate().is_some_and(|state| {
                 matches!(state, "25006" | "57014" | "0A000" | "26000") || state.starts_with("53")
             }),
@@ -126,7 +126,7 @@ impl From<Fault> for Trouble {
             | Fault::AppendOnly(_)
             | Fault::TerminalBackstop(_) => false,
         };
-        if passes { Self::Away(words) } else { Self::Refused(words) }
+        if transient { Self::Away(words) } else { Self::Refused(words) }
     }
 }
 

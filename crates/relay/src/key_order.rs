@@ -1,0 +1,136 @@
+//! FIFO order per key within this process: the jobs of one aggregate or entity are dispatched one at a time, in claim order.
+//!
+//! Each claimed job joins the queue of its key and waits until the job before it has ended, whatever its outcome. Order across
+//! processes is not decided here.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+/// An aggregate or an entity: its type and its id.
+type Key = (String, String);
+
+/// The last job of each key that this process holds, and the number of jobs that wait for their turn.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeyOrder(Arc<Mutex<HashMap<Key, Last>>>, Arc<AtomicUsize>);
+
+#[derive(Debug)]
+struct Last {
+    /// Closed when that job has ended.
+    ended: watch::Receiver<()>,
+    ticket: u64,
+}
+
+/// The turn of a job in the queue of its key. Dropping it lets the next job go.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    order: KeyOrder,
+    key: Key,
+    ticket: u64,
+    before: Option<(watch::Receiver<()>, Waiting)>,
+    _held: watch::Sender<()>,
+}
+
+/// Counts a waiting job until it is dropped.
+#[derive(Debug)]
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl KeyOrder {
+    /// Joins the queue of this key. Call it in the order in which the jobs are to be dispatched.
+    pub(crate) fn join(&self, kind: &str, id: &str) -> Turn {
+        let key = (kind.to_owned(), id.to_owned());
+        let (held, ended) = watch::channel(());
+        // Nothing that holds this lock can panic half-way.
+        let mut last_jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ticket = last_jobs.get(&key).map_or(0, |last| last.ticket + 1);
+        let before = last_jobs.insert(key.clone(), Last { ended, ticket }).map(|last| last.ended);
+        let before = before.map(|before| (before, Waiting::new(&self.1)));
+        Turn { order: self.clone(), key, ticket, before, _held: held }
+    }
+
+    /// How many jobs wait for an earlier one of their key.
+    pub(crate) fn waiting(&self) -> usize {
+        self.1.load(Ordering::Relaxed)
+    }
+}
+
+impl Turn {
+    /// Waits until the job before has ended.
+    pub(crate) async fn wait_for_turn(&mut self) {
+        if let Some((before, _)) = &mut self.before {
+            while before.changed().await.is_ok() {}
+        }
+        self.before = None;
+    }
+
+    /// Whether no other job of this process is behind it.
+    pub(crate) fn is_last(&self) -> bool {
+        let last_jobs = self.order.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last_jobs.get(&self.key).is_some_and(|last| last.ticket == self.ticket)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut last_jobs = self.order.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if last_jobs.get(&self.key).is_some_and(|last| last.ticket == self.ticket) {
+            last_jobs.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    async fn waits(turn: &mut Turn) -> bool {
+        timeout(Duration::from_secs(1), turn.wait_for_turn()).await.is_err()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_after_the_other_and_others_are_not_held_up() {
+        let order = KeyOrder::default();
+        let mut first = order.join("order", "1");
+        let mut second = order.join("order", "1");
+        let mut third = order.join("order", "1");
+        let mut other = order.join("order", "2");
+        assert!(!waits(&mut first).await);
+        assert!(!waits(&mut other).await);
+        assert!(waits(&mut second).await);
+        assert_eq!((order.waiting(), second.is_last(), third.is_last()), (2, false, true));
+        drop(first);
+        assert!(!waits(&mut second).await);
+        assert_eq!(order.waiting(), 1);
+        assert!(waits(&mut third).await);
+        // A job that is abandoned does not block the next.
+        drop(second);
+        assert!(!waits(&mut third).await);
+        drop(third);
+        drop(other);
+        assert!(order.0.lock().unwrap().is_empty());
+        // A job that never got its turn does not count either.
+        let (first, second) = (order.join("order", "1"), order.join("order", "1"));
+        drop(second);
+        assert_eq!(order.waiting(), 0);
+        drop(first);
+    }
+}
