@@ -1,11 +1,11 @@
-//! How long to leave something alone that fails: longer each time, up to a limit, and never all copies in step.
+//! Exponential backoff with jitter: each failure in a row doubles the wait, up to a limit.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use crate::lane::Trouble;
 
-/// The waits after failures in a row.
+/// The backoff of one kind of call.
 #[derive(Clone, Debug)]
 pub(crate) struct Backoff {
     first: Duration,
@@ -30,7 +30,7 @@ impl Backoff {
         spread(wait)
     }
 
-    /// Counts a failure by its kind: what was refused will be refused again, so there is no hurry.
+    /// Counts a failure by its kind: after a refusal the wait is the longest at once, since a retry would be refused too.
     pub(crate) fn after(&mut self, trouble: &Trouble) -> Duration {
         let wait = self.failed();
         match trouble {
@@ -39,25 +39,25 @@ impl Backoff {
         }
     }
 
-    /// Ends the row of failures; whether there was one.
+    /// Counts a success; whether failures preceded it.
     pub(crate) fn worked(&mut self) -> bool {
         std::mem::take(&mut self.failures) > 0
     }
 
-    /// Whether the failure that was counted last was the first in its row: the one to tell people about.
+    /// Whether the last failure was the first in a row: the one to log.
     pub(crate) fn just_began(&self) -> bool {
         self.failures == 1
     }
 }
 
-/// Up to a quarter longer, by chance, so that a fleet that failed together does not come back together.
+/// Adds up to a quarter of random jitter, so that relayers that failed together do not retry together.
 pub(crate) fn spread(wait: Duration) -> Duration {
     wait + share(wait / 4)
 }
 
-/// A part of this time, by chance.
+/// A random part of this time.
 pub(crate) fn share(whole: Duration) -> Duration {
-    // Keys of hash maps are random per process: good enough to keep a fleet out of step.
+    // Hash map keys are random per process: good enough for jitter.
     let chance = u32::try_from(RandomState::new().hash_one(0_u8) % 1024).unwrap_or(0);
     whole * chance / 1024
 }

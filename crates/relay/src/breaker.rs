@@ -1,10 +1,10 @@
-//! Leaves a route alone that fails over and over.
+//! Circuit breakers, one per route.
 //!
-//! After some failures in a row a route is *open*: no room for it in any claim, so its rows stay pending and burn no
-//! attempts. After a pause it is *half-open*: one job goes through, and what comes of it decides. The pause doubles
-//! each time the probe fails.
+//! After several failures in a row the breaker of a route is *open*: claims exclude the route, so its rows stay pending and use
+//! no attempts. After a pause it is *half-open*: one dispatch probes the route, and its result closes or reopens the
+//! breaker. The pause doubles each time the probe fails.
 //!
-//! It knows nothing of claims or clocks: it is told what happened and when.
+//! It makes no calls and reads no clock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::lane::Verdict;
 
-/// When a route is left alone, and for how long.
+/// When a breaker opens, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Failures in a row that open it; 1 to 1000.
@@ -31,14 +31,14 @@ impl Default for Policy {
     }
 }
 
-/// The state of a route, for people.
+/// The state of a breaker, for metrics and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Health {
-    /// It works.
+    /// The route works.
     Closed,
-    /// One job at a time finds out whether it works again.
+    /// One dispatch probes whether the route works again.
     HalfOpen,
-    /// It is left alone.
+    /// Nothing is dispatched to the route.
     Open,
 }
 
@@ -47,9 +47,9 @@ pub enum Health {
 pub(crate) enum Admission {
     /// It may.
     Start,
-    /// It may, and it is the one whose end decides about the route.
+    /// It may, as the probe of a half-open breaker.
     Probe,
-    /// It may not: give it back.
+    /// It may not: release its lease.
     Refuse,
 }
 
@@ -64,9 +64,9 @@ pub(crate) struct Breakers {
 enum State {
     /// Working, after so many failures in a row.
     Closed { failures: u32 },
-    /// Left alone until then; the pause was this long.
+    /// Open until then; the pause is this long.
     Open { until: Instant, pause: Duration },
-    /// Waiting for the one job that decides, or for its end.
+    /// Waiting for a probe to start, or to end.
     HalfOpen { probing: bool, pause: Duration },
 }
 
@@ -75,7 +75,7 @@ impl Breakers {
         Self { policy, routes: HashMap::new() }
     }
 
-    /// The routes that have less room than they would have, and that room.
+    /// The routes that are limited, and how many rows a claim may lease of each.
     pub(crate) fn limits(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
         self.routes.iter().filter_map(|(route, state)| match state {
             State::Closed { .. } => None,
@@ -84,7 +84,7 @@ impl Breakers {
         })
     }
 
-    /// Asks for a claimed job; a probe is taken as begun.
+    /// Whether a claimed job may start. A probe counts as started.
     pub(crate) fn admit(&mut self, route: &str) -> Admission {
         match self.routes.get_mut(route) {
             None | Some(State::Closed { .. }) => Admission::Start,
@@ -96,9 +96,9 @@ impl Breakers {
         }
     }
 
-    /// Takes note of how a dispatch ended; the new state if it changed.
+    /// Counts the result of a dispatch; the new state if it changed.
     ///
-    /// While a route is open or being probed, what started before says nothing new about it.
+    /// While a breaker is open or half-open, dispatches that started before are ignored.
     pub(crate) fn ended(
         &mut self,
         route: &Arc<str>,
@@ -131,7 +131,7 @@ impl Breakers {
         changed.then_some(health(next))
     }
 
-    /// Ends pauses that are over; the routes that are half-open now.
+    /// Moves breakers whose pause has ended to half-open; their routes.
     pub(crate) fn tick(&mut self, now: Instant) -> Vec<Arc<str>> {
         let mut opened = Vec::new();
         for (route, state) in &mut self.routes {
@@ -145,8 +145,8 @@ impl Breakers {
         opened
     }
 
-    /// When the next pause is over.
-    pub(crate) fn next(&self) -> Option<Instant> {
+    /// When the next pause ends.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.routes
             .values()
             .filter_map(|state| if let State::Open { until, .. } = state { Some(*until) } else { None })
@@ -166,8 +166,8 @@ fn health(state: State) -> Health {
 mod tests {
     use super::*;
 
-    fn room(breakers: &Breakers, route: &str) -> Option<usize> {
-        breakers.limits().find(|(name, _)| &***name == route).map(|(_, room)| room)
+    fn limit(breakers: &Breakers, route: &str) -> Option<usize> {
+        breakers.limits().find(|(name, _)| &***name == route).map(|(_, limit)| limit)
     }
 
     #[test]
@@ -182,8 +182,8 @@ mod tests {
         }
         assert_eq!(breakers.admit("wire"), Admission::Start);
         assert_eq!(breakers.ended(&wire, false, Verdict::Bad, now), Some(Health::Open));
-        assert_eq!(room(&breakers, "wire"), Some(0));
-        assert_eq!(room(&breakers, "ach"), None);
+        assert_eq!(limit(&breakers, "wire"), Some(0));
+        assert_eq!(limit(&breakers, "ach"), None);
         assert_eq!(breakers.admit("wire"), Admission::Refuse);
     }
 
@@ -193,13 +193,13 @@ mod tests {
         let (mut breakers, wire, mut now) = (Breakers::new(policy), Arc::from("wire"), Instant::now());
         breakers.ended(&wire, false, Verdict::Bad, now);
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
-            assert_eq!(breakers.next(), Some(now + Duration::from_secs(seconds)));
+            assert_eq!(breakers.next_deadline(), Some(now + Duration::from_secs(seconds)));
             assert!(breakers.tick(now + Duration::from_secs(seconds) - Duration::from_millis(1)).is_empty());
             now += Duration::from_secs(seconds);
             assert_eq!(breakers.tick(now).len(), 1);
-            assert_eq!(room(&breakers, "wire"), Some(1));
+            assert_eq!(limit(&breakers, "wire"), Some(1));
             assert_eq!(breakers.admit("wire"), Admission::Probe);
-            assert_eq!((room(&breakers, "wire"), breakers.admit("wire")), (Some(0), Admission::Refuse));
+            assert_eq!((limit(&breakers, "wire"), breakers.admit("wire")), (Some(0), Admission::Refuse));
             assert_eq!(breakers.ended(&wire, true, Verdict::Bad, now), Some(Health::Open));
         }
         now += Duration::from_secs(60);
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(breakers.ended(&wire, false, Verdict::Good, now), None, "that one started before");
         assert_eq!(breakers.ended(&wire, true, Verdict::Good, now), Some(Health::Closed));
         breakers.ended(&wire, false, Verdict::Bad, now);
-        assert_eq!(breakers.next(), Some(now + Duration::from_secs(1)));
+        assert_eq!(breakers.next_deadline(), Some(now + Duration::from_secs(1)));
     }
 
     #[test]
@@ -219,6 +219,6 @@ mod tests {
         breakers.tick(now + Duration::from_secs(1));
         breakers.admit("wire");
         assert_eq!(breakers.ended(&wire, true, Verdict::Neutral, now), None);
-        assert_eq!(room(&breakers, "wire"), Some(1));
+        assert_eq!(limit(&breakers, "wire"), Some(1));
     }
 }

@@ -1,18 +1,18 @@
 //! The engine: wake, claim, dispatch, complete, renew, repair, release, stop.
 //!
-//! One task owns all state, so there are no locks. It does nothing itself that takes time: calls to the database and dispatches
-//! are tasks of their own, each call with a limit of time, and what they bring comes back to the loop below. The
-//! loop takes what came, lets the shift act on it, and sleeps until the next thing is due.
+//! One task owns all state, so there are no locks. It never blocks: database calls and dispatches run in tasks of their own,
+//! each call with a timeout, and report their results to the loop below. The loop takes the results, runs one step of the
+//! state machine in `state`, and sleeps until the next deadline.
 //!
-//! What each part decides is in its own file, free of tasks and calls: [`wake`](crate::wake) when to claim, `slots` and
-//! [`breaker`](crate::breaker) how much, `completion_batcher` when to record, `renewal` which leases to keep and which
-//! dispatches to cut off.
+//! Each decision has its own module, free of tasks and calls: [`wake`](crate::wake) when to claim, `slots` and
+//! [`breaker`](crate::breaker) how many, `completion_batcher` when to record, `renewal` which leases to renew and which
+//! dispatches to cancel.
 
-mod answers;
 mod calls;
-mod flights;
+mod dispatches;
 mod release;
-mod shift;
+mod results;
+mod state;
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -28,16 +28,16 @@ use crate::settings::{OutOfRange, Settings};
 use crate::stop::{Signal, Wish};
 use crate::trace::Tracer;
 
-use shift::Shift;
+use state::EngineState;
 
 /// How long the bell may take to be disarmed when the engine ends.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// The longest and the shortest time that the loop sleeps if nothing happens.
-const LONG_NAP: Duration = Duration::from_secs(60);
-const SHORT_NAP: Duration = Duration::from_millis(1);
+/// The maximum and the minimum time that the loop sleeps if nothing happens.
+const MAX_SLEEP: Duration = Duration::from_secs(60);
+const MIN_SLEEP: Duration = Duration::from_millis(1);
 
-/// The loop of one lane in one process.
+/// The relay loop of one lane in one process.
 pub struct Engine<L: Lane> {
     lane: Arc<L>,
     settings: Settings,
@@ -45,26 +45,26 @@ pub struct Engine<L: Lane> {
     tracer: Option<Arc<dyn Tracer>>,
 }
 
-/// What an engine did from its start to its end.
+/// Counters of one run of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Rows that were claimed.
+    /// Rows claimed.
     pub claimed: u64,
-    /// Dispatches that began.
+    /// Dispatches started.
     pub started: u64,
-    /// Outcomes that are in the ledger.
+    /// Outcomes recorded.
     pub recorded: u64,
-    /// Dispatches that were cut off.
+    /// Dispatches cancelled or panicked.
     pub abandoned: u64,
-    /// Leases that somebody else had by the time they mattered.
+    /// Leases lost before the outcome was recorded.
     pub lease_lost: u64,
-    /// Outcomes that could not be recorded: their leases expire.
+    /// Outcomes that could not be recorded; their leases expire.
     pub given_up: u64,
-    /// Leases given back unstarted.
+    /// Leases released without a dispatch.
     pub released: u64,
-    /// Leases of others that were repaired.
+    /// Expired leases repaired.
     pub repaired: u64,
-    /// Leases that were held when it left; they expire.
+    /// Leases still held at the end; they expire.
     pub left_behind: u64,
 }
 
@@ -79,64 +79,64 @@ impl<L: Lane> Engine<L> {
         Ok(Self { lane, settings, meter: Arc::new(Silent), tracer: None })
     }
 
-    /// Tells this one what happens.
+    /// Reports metrics to this meter.
     #[must_use]
     pub fn with_meter(mut self, meter: Arc<dyn Meter>) -> Self {
         self.meter = meter;
         self
     }
 
-    /// Lets this one draw a span of each dispatch.
+    /// Exports a span of each dispatch to this tracer.
     #[must_use]
     pub fn with_tracer(mut self, tracer: Arc<dyn Tracer>) -> Self {
         self.tracer = Some(tracer);
         self
     }
 
-    /// Works until it is told to stop, and says what it did. Dropped, it leaves at once.
+    /// Runs until it is stopped, and returns its counters. Dropping the future stops the engine at once.
     ///
-    /// The loop is a task of its own. Whoever waits for it may do so on the thread that started the runtime, which is none of its workers:
-    /// each ring and each answer would have to wake that thread first, and that one a worker again.
+    /// The loop is a task of its own. The caller may await it on the thread that started the runtime, which is not a worker
+    /// thread: there, each notification and each result would cost two more thread switches.
     pub async fn run<B: Bell>(self, bell: Option<B>, stop: Signal) -> Summary {
         let mut task = JoinSet::new();
         task.spawn(self.work(bell, stop));
         match task.join_next().await.map(|ended| ended.map_err(JoinError::try_into_panic)) {
             Some(Ok(summary)) => summary,
             Some(Err(Ok(panic))) => resume_unwind(panic),
-            // The runtime goes down, and whoever waits with it.
+            // The runtime is shutting down, and the caller with it.
             Some(Err(Err(_))) | None => Summary::default(),
         }
     }
 
     async fn work<B: Bell>(self, bell: Option<B>, mut stop: Signal) -> Summary {
         let mut rope = bell.map(|bell| Rope::new(bell, Arc::clone(&self.meter)));
-        let mut shift = Shift::new(self.lane, self.settings, self.meter, rope.is_some(), Instant::now());
-        shift.flights.tracer = self.tracer;
-        shift.told(stop.wish(), Instant::now());
-        while !shift.is_over(Instant::now()) {
+        let mut state = EngineState::new(self.lane, self.settings, self.meter, rope.is_some(), Instant::now());
+        state.dispatches.tracer = self.tracer;
+        state.on_stop(stop.wish(), Instant::now());
+        while !state.is_over(Instant::now()) {
             let now = Instant::now();
-            shift.act(now);
-            if shift.is_over(now) {
-                // What it let go of just now was the last: nothing would wake it before the grace time ends.
+            state.step(now);
+            if state.is_over(now) {
+                // This step dropped the last lease: nothing would wake the loop before the grace period ends.
                 break;
             }
             if let Some(rope) = &rope {
-                rope.want(shift.wants_bell());
+                rope.want(state.wants_notifications());
             }
-            // Whatever is due was done just now. Should something say otherwise, it must not make this loop spin.
-            let until = shift.next().unwrap_or(now + LONG_NAP).max(now + SHORT_NAP);
+            // Everything due was done just now. A deadline that claims otherwise must not make this loop spin.
+            let until = state.next_deadline().unwrap_or(now + MAX_SLEEP).max(now + MIN_SLEEP);
             tokio::select! {
-                wish = stop.said() => shift.told(wish, Instant::now()),
-                landed = shift.flights.landed() => shift.landed(landed, Instant::now()),
-                report = shift.calls.answered() => shift.answered(report, Instant::now()),
-                heard = hear(&mut rope) => shift.heard(heard),
+                wish = stop.said() => state.on_stop(wish, Instant::now()),
+                ended = state.dispatches.ended() => state.on_dispatch_ended(ended, Instant::now()),
+                report = state.calls.returned() => state.on_call_returned(report, Instant::now()),
+                heard = hear(&mut rope) => state.on_listener(heard),
                 () = sleep_until(until) => {}
             }
-            shift.take_the_rest(Instant::now());
+            state.drain_ready(Instant::now());
         }
         let at_once = stop.wish() == Wish::Leave;
-        let summary = shift.summary();
-        drop(shift);
+        let summary = state.summary();
+        drop(state);
         if let Some(rope) = rope {
             rope.let_go(if at_once { Duration::ZERO } else { GOODBYE }).await;
         }

@@ -1,4 +1,4 @@
-//! Calls to the database: each a task of its own with a limit of time, so that one that hangs holds up nothing else.
+//! Database calls in flight: one task each, with a timeout, so that a call that hangs blocks no other.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ type Answer<T> = Result<T, Trouble>;
 pub(super) type Jobs<L> = Answer<Claim<<L as Lane>::Job>>;
 pub(super) type LanePending<L> = PendingCompletion<<L as Lane>::Lease, <L as Lane>::Outcome>;
 
-/// What a call brought, with what is needed to make sense of it.
+/// The result of a call, with the context needed to handle it.
 pub(super) enum Report<L: Lane> {
-    /// A claim, sent then. Where it took too long, it is still under way in `late`.
+    /// A claim, and when it was sent. After a timeout it goes on in `late`.
     Claimed { capacity: ClaimCapacity, sent: Instant, jobs: Jobs<L>, late: Option<JoinSet<Jobs<L>>> },
-    /// A claim that everybody had given up, and its rows after all.
+    /// A claim that returned after its timeout, and its rows.
     ClaimedLate { sent: Instant, claim: Claim<L::Job> },
     /// A completion.
     Completed { batch: Vec<LanePending<L>>, ended: Answer<Vec<Ended>> },
-    /// A renewal, sent then, of these dispatches.
-    Renewed { flights: Vec<Id>, sent: Instant, held: Answer<Vec<bool>> },
-    /// Leases given back.
+    /// A renewal of the leases of these dispatches, and when it was sent.
+    Renewed { dispatches: Vec<Id>, sent: Instant, held: Answer<Vec<bool>> },
+    /// A release of leases that were not started.
     Released { leases: Vec<(L::Lease, Instant)>, count: Answer<usize> },
-    /// A pass of repair.
+    /// A repair.
     Repaired(Answer<Repaired>),
-    /// The time of the next scheduled row.
+    /// The time until the next scheduled row is due.
     NextDue(Answer<Option<Duration>>),
 }
 
-/// The calls that are under way.
+/// The calls in flight.
 pub(super) struct Calls<L: Lane> {
     lane: Arc<L>,
     limit: Duration,
@@ -46,19 +46,19 @@ impl<L: Lane> Calls<L> {
         Self { lane, limit, tasks: JoinSet::new() }
     }
 
-    /// Waits for an answer; cancel-safe. Never returns while there is nothing to wait for.
-    pub(super) async fn answered(&mut self) -> Report<L> {
+    /// Waits for a call to return; cancel-safe. Never returns while none is in flight.
+    pub(super) async fn returned(&mut self) -> Report<L> {
         loop {
             match self.tasks.join_next().await {
                 Some(Ok(report)) => return report,
-                // What the lane does runs in a task within, so these neither panic nor are cancelled.
+                // The lane runs in an inner task, so these tasks neither panic nor are cancelled.
                 Some(Err(_)) => {}
                 None => std::future::pending().await,
             }
         }
     }
 
-    /// An answer that is there already.
+    /// A call that has returned already.
     pub(super) fn ready(&mut self) -> Option<Report<L>> {
         self.tasks.try_join_next()?.ok()
     }
@@ -80,8 +80,8 @@ impl<L: Lane> Calls<L> {
         });
     }
 
-    /// Waits on for a claim that took too long, until its leases are over: rows that nobody knows of would stay locked up
-    /// till then, and burn an attempt.
+    /// Keeps waiting for a claim that timed out, until its leases expire: its rows would stay leased for that long without a
+    /// dispatch, and lose an attempt.
     pub(super) fn wait_for(&mut self, mut late: JoinSet<Jobs<L>>, sent: Instant, until: Instant) {
         self.tasks.spawn(async move {
             let claim = timeout_at(until, late.join_next()).await.ok().and_then(|joined| flat(joined).ok());
@@ -104,8 +104,8 @@ impl<L: Lane> Calls<L> {
         });
     }
 
-    /// Renewals have less time than other calls: a few tries must fit into a lease.
-    pub(super) fn renew(&mut self, flights: Vec<Id>, leases: Vec<L::Lease>) {
+    /// Renewals have a shorter timeout than other calls: several attempts must fit into a lease.
+    pub(super) fn renew(&mut self, dispatches: Vec<Id>, leases: Vec<L::Lease>) {
         let limit = self.limit.min(self.lane.term().length() / 6);
         let (lane, sent) = (Arc::clone(&self.lane), Instant::now());
         self.tasks.spawn(async move {
@@ -116,7 +116,7 @@ impl<L: Lane> Calls<L> {
                 held
             })
             .await;
-            Report::Renewed { flights, sent, held }
+            Report::Renewed { dispatches, sent, held }
         });
     }
 
@@ -155,7 +155,7 @@ impl<L: Lane> Calls<L> {
     }
 }
 
-/// Runs a call of the lane within a limit of time. A panic in it is an answer too.
+/// Runs a call of the lane with a timeout. A panic counts as a refusal.
 async fn bounded<T: Send + 'static>(
     limit: Duration,
     call: impl Future<Output = Answer<T>> + Send + 'static,

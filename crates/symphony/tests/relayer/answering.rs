@@ -95,7 +95,7 @@ async fn it_is_ready_as_long_as_the_database_answers_and_whatever_the_bank_does(
     orders.more = "[payment.breaker]\nfailures = 1\nfirst_pause = '1h'\nlongest_pause = '1h'\n".to_owned();
     let idle = yard.relayer(&orders).await;
     yard.enqueue("waiting", 1).await;
-    idle.says("left alone for a while").await;
+    idle.says("circuit breaker opened").await;
 
     let mut orders = yard.orders();
     orders.url = network.url().to_owned();

@@ -32,9 +32,9 @@ async fn a_bank_that_is_down_burns_few_attempts_and_is_paid_when_it_is_back() {
     yard.bank.kill9().await;
     let relayer = yard.relayer(&orders).await;
     yard.enqueue("waiting", ROWS).await;
-    relayer.says("left alone for a while").await;
+    relayer.says("circuit breaker opened").await;
     until("it is shown", BOUND, async || relayer.count("symphony_breaker_open").await == 1).await.unwrap();
-    let probes = async || relayer.heard("is tried again with one job").await;
+    let probes = async || relayer.heard("circuit breaker half-open").await;
     until("it was tried again", BOUND, async || probes().await >= PROBES).await.unwrap();
 
     let attempts = yard.number("select count(*) from symphony.payment_outbox_attempts").await;
@@ -47,7 +47,7 @@ async fn a_bank_that_is_down_burns_few_attempts_and_is_paid_when_it_is_back() {
     yard.bank = Bank::start(&["--ledger", ledger, "--listen", &address]).await;
     let report = yard.audit().await;
     assert_eq!(report.counts.dispatched, ROWS);
-    relayer.says("the route works again").await;
+    relayer.says("circuit breaker closed").await;
     until("that is shown", BOUND, async || relayer.count("symphony_breaker_open").await == 0).await.unwrap();
     relayer.stop().await;
 }

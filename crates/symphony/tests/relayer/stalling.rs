@@ -20,7 +20,7 @@ async fn a_lease_that_cannot_be_renewed_ends_its_dispatch_and_the_bank_is_asked_
     yard.enqueue("silent", HELD).await;
     yard.leases_are_held(HELD).await;
     network.stall(Direction::Both);
-    relayer.says("its dispatch is cut off").await;
+    relayer.says("its dispatch is cancelled").await;
     network.release();
     yard.bank.order(&json!({"latency": "0ms"})).await;
 

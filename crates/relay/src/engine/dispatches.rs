@@ -1,4 +1,4 @@
-//! Dispatches under way: each a task of its own, found by its task's id.
+//! The running dispatches: one task each, keyed by the id of the task.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,58 +13,58 @@ use crate::lane::{Finished, Lane};
 use crate::lease::LeaseWatch;
 use crate::trace::{self, Begun, End, TraceId, Tracer};
 
-/// How a dispatch came back.
-pub(super) enum Landing<O> {
-    /// It ended by itself.
+/// How a dispatch ended.
+pub(super) enum DispatchEnd<O> {
+    /// It returned.
     Finished(Finished<O>),
-    /// Its lease was too near its end when its turn came, so it never began.
-    TooLate,
+    /// Its lease was about to expire when the task first ran, so it was not started.
+    NotStarted,
     /// It panicked.
     Panicked,
-    /// It was cut off.
-    CutOff,
+    /// It was cancelled.
+    Cancelled,
 }
 
-/// A dispatch that runs.
-pub(super) struct Flight<L: Lane> {
+/// A running dispatch.
+pub(super) struct RunningDispatch<L: Lane> {
     pub(super) lease: L::Lease,
     pub(super) route: Arc<str>,
-    /// Whether its end decides about its route.
+    /// Whether it is the probe of a half-open circuit breaker.
     pub(super) probe: bool,
-    /// When its lease is over, at the latest.
+    /// When its lease expires, at the latest.
     pub(super) until: watch::Sender<Instant>,
-    /// Whether the lease is known to be lost: there is nothing to record then.
+    /// Whether the lease is known to be lost: its outcome is not recorded then.
     pub(super) lost: bool,
-    /// The trace that it is in, where spans are drawn.
+    /// Its trace, if traces are exported.
     pub(super) trace_id: Option<TraceId>,
     task: AbortHandle,
 }
 
-impl<L: Lane> Flight<L> {
-    /// Stops the dispatch at its next await. It lands as cut off, unless it was done already.
-    pub(super) fn cut_off(&self) {
+impl<L: Lane> RunningDispatch<L> {
+    /// Cancels the dispatch at its next await. It ends as [`DispatchEnd::Cancelled`], unless it has returned already.
+    pub(super) fn cancel(&self) {
         self.task.abort();
     }
 }
 
-/// All that run.
-pub(super) struct Flights<L: Lane> {
+/// All running dispatches.
+pub(super) struct Dispatches<L: Lane> {
     lane: Arc<L>,
     margin: Duration,
-    /// Who draws spans, if anybody does.
+    /// Exports spans, if configured.
     pub(super) tracer: Option<Arc<dyn Tracer>>,
-    tasks: JoinSet<Landing<L::Outcome>>,
-    flights: HashMap<Id, Flight<L>>,
+    tasks: JoinSet<DispatchEnd<L::Outcome>>,
+    running: HashMap<Id, RunningDispatch<L>>,
 }
 
-pub(super) type Landed<L> = (Id, Landing<<L as Lane>::Outcome>);
+pub(super) type EndedDispatch<L> = (Id, DispatchEnd<<L as Lane>::Outcome>);
 
-impl<L: Lane> Flights<L> {
+impl<L: Lane> Dispatches<L> {
     pub(super) fn new(lane: Arc<L>, margin: Duration) -> Self {
-        Self { lane, margin, tracer: None, tasks: JoinSet::new(), flights: HashMap::new() }
+        Self { lane, margin, tracer: None, tasks: JoinSet::new(), running: HashMap::new() }
     }
 
-    /// Starts a dispatch under a lease that lasts until then.
+    /// Starts a dispatch under a lease that expires at `until`.
     pub(super) fn start(&mut self, job: L::Job, route: Arc<str>, probe: bool, until: Instant) -> Id {
         let lease = self.lane.lease(&job);
         let (sender, watch) = LeaseWatch::new(until, self.margin);
@@ -75,61 +75,62 @@ impl<L: Lane> Flights<L> {
             .and_then(|tracer| Begun::dispatch(tracer, &lease.to_string(), &route, lane.origin(&job)));
         let trace_id = begun.as_ref().map(Begun::trace_id);
         let ending = Arc::clone(&self.lane);
-        // On the heap once: a task copies what it is made of several times, and a lane's dispatch is some kilobytes.
+        // Boxed once: spawning moves the future several times, and a lane's dispatch is some kilobytes.
         let work = Box::pin(async move {
-            // The process may have been held up between the claim and this moment.
+            // The process may have stalled since the claim.
             if watch.remaining().is_zero() {
-                return Landing::TooLate;
+                return DispatchEnd::NotStarted;
             }
             fail_point::reach(Step::BeforeDispatch);
             let finished = lane.dispatch(job, watch).await;
             fail_point::reach(Step::AfterDispatch);
-            Landing::Finished(finished)
+            DispatchEnd::Finished(finished)
         });
-        let task = self.tasks.spawn(trace::within(begun, work, move |landing| match landing {
-            Landing::Finished(finished) => ending.end(&finished.outcome),
-            Landing::TooLate | Landing::Panicked | Landing::CutOff => End::well("RELEASED"),
+        let task = self.tasks.spawn(trace::within(begun, work, move |end| match end {
+            DispatchEnd::Finished(finished) => ending.end(&finished.outcome),
+            DispatchEnd::NotStarted | DispatchEnd::Panicked | DispatchEnd::Cancelled => End::well("RELEASED"),
         }));
         let id = task.id();
-        self.flights.insert(id, Flight { lease, route, probe, until: sender, lost: false, trace_id, task });
+        self.running
+            .insert(id, RunningDispatch { lease, route, probe, until: sender, lost: false, trace_id, task });
         id
     }
 
-    /// Waits for one to land; cancel-safe. Never returns while none is in the air.
-    pub(super) async fn landed(&mut self) -> Landed<L> {
+    /// Waits for a dispatch to end; cancel-safe. Never returns while none is running.
+    pub(super) async fn ended(&mut self) -> EndedDispatch<L> {
         match self.tasks.join_next_with_id().await {
-            Some(joined) => land(joined),
+            Some(joined) => dispatch_end(joined),
             None => std::future::pending().await,
         }
     }
 
-    /// One that has landed already.
-    pub(super) fn ready(&mut self) -> Option<Landed<L>> {
-        self.tasks.try_join_next_with_id().map(land)
+    /// A dispatch that has ended already.
+    pub(super) fn ready(&mut self) -> Option<EndedDispatch<L>> {
+        self.tasks.try_join_next_with_id().map(dispatch_end)
     }
 
-    pub(super) fn get_mut(&mut self, id: Id) -> Option<&mut Flight<L>> {
-        self.flights.get_mut(&id)
+    pub(super) fn get_mut(&mut self, id: Id) -> Option<&mut RunningDispatch<L>> {
+        self.running.get_mut(&id)
     }
 
-    pub(super) fn remove(&mut self, id: Id) -> Option<Flight<L>> {
-        self.flights.remove(&id)
+    pub(super) fn remove(&mut self, id: Id) -> Option<RunningDispatch<L>> {
+        self.running.remove(&id)
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Flight<L>> {
-        self.flights.values()
+    pub(super) fn all(&self) -> impl Iterator<Item = &RunningDispatch<L>> {
+        self.running.values()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.flights.is_empty()
+        self.running.is_empty()
     }
 }
 
-fn land<O>(joined: Result<(Id, Landing<O>), JoinError>) -> (Id, Landing<O>) {
+fn dispatch_end<O>(joined: Result<(Id, DispatchEnd<O>), JoinError>) -> (Id, DispatchEnd<O>) {
     match joined {
         Ok(landed) => landed,
-        Err(error) if error.is_panic() => (error.id(), Landing::Panicked),
-        Err(error) => (error.id(), Landing::CutOff),
+        Err(error) if error.is_panic() => (error.id(), DispatchEnd::Panicked),
+        Err(error) => (error.id(), DispatchEnd::Cancelled),
     }
 }
 
@@ -140,7 +141,7 @@ mod tests {
     use crate::lane::{Claim, Done, Ended, Repaired, Trouble};
     use crate::lease::Term;
 
-    /// A lane that must not be asked for anything.
+    /// A lane of which no method may be called.
     struct Untouched;
 
     impl Lane for Untouched {
@@ -192,11 +193,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_dispatch_whose_turn_comes_too_late_never_begins() {
         let margin = Duration::from_secs(3);
-        let mut flights = Flights::new(Arc::new(Untouched), margin);
-        let id = flights.start(1, Arc::from("wire"), false, Instant::now() + margin + Duration::from_secs(1));
-        // The process is held up before the task gets its turn.
+        let mut dispatches = Dispatches::new(Arc::new(Untouched), margin);
+        let id = dispatches.start(1, Arc::from("wire"), false, Instant::now() + margin + Duration::from_secs(1));
+        // The process stalls before the task first runs.
         tokio::time::advance(Duration::from_secs(1)).await;
-        let (landed, landing) = flights.landed().await;
-        assert!(landed == id && matches!(landing, Landing::TooLate));
+        let (ended, end) = dispatches.ended().await;
+        assert!(ended == id && matches!(end, DispatchEnd::NotStarted));
     }
 }

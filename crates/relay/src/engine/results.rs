@@ -1,4 +1,4 @@
-//! What the engine makes of what comes back: dispatches that landed, and answers of the database.
+//! How the engine handles the results of dispatches and of database calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,57 +14,57 @@ use crate::lane::{Claim, Done, Ended, Lane, Repaired, Trouble, Verdict};
 use crate::metrics::{Catch, Meter};
 
 use super::calls::{Jobs, LanePending, Report};
-use super::flights::{Landed, Landing};
-use super::shift::Shift;
+use super::dispatches::{DispatchEnd, EndedDispatch};
+use super::state::EngineState;
 
-impl<L: Lane> Shift<L> {
-    /// Takes whatever else has come back by now, so that it is acted upon together.
-    pub(super) fn take_the_rest(&mut self, now: Instant) {
-        while let Some(landed) = self.flights.ready() {
-            self.landed(landed, now);
+impl<L: Lane> EngineState<L> {
+    /// Takes every other result that is ready, so that one step handles them together.
+    pub(super) fn drain_ready(&mut self, now: Instant) {
+        while let Some(ended) = self.dispatches.ready() {
+            self.on_dispatch_ended(ended, now);
         }
         while let Some(report) = self.calls.ready() {
-            self.answered(report, now);
+            self.on_call_returned(report, now);
         }
     }
 
-    /// A dispatch is over: its slot is free, and its outcome goes to the completion batcher.
-    pub(super) fn landed(&mut self, (id, landing): Landed<L>, now: Instant) {
+    /// A dispatch ended: its slot is free, and its outcome goes to the completion batcher.
+    pub(super) fn on_dispatch_ended(&mut self, (id, end): EndedDispatch<L>, now: Instant) {
         self.renewal.ended(id);
-        let Some(flight) = self.flights.remove(id) else { return };
-        self.meter.in_flight(&flight.route, self.slots.free(&flight.route));
-        if self.slots.is_tight(&flight.route) {
+        let Some(dispatch) = self.dispatches.remove(id) else { return };
+        self.meter.in_flight(&dispatch.route, self.slots.free(&dispatch.route));
+        if self.slots.is_tight(&dispatch.route) {
             self.wake.nudge();
         }
-        let until = *flight.until.borrow();
-        let trace_id = flight.trace_id;
-        let (verdict, outcome) = match landing {
-            Landing::Finished(finished) => {
-                self.meter.dispatch_finished(&flight.route, finished.latency, finished.verdict);
+        let until = *dispatch.until.borrow();
+        let trace_id = dispatch.trace_id;
+        let (verdict, outcome) = match end {
+            DispatchEnd::Finished(finished) => {
+                self.meter.dispatch_finished(&dispatch.route, finished.latency, finished.verdict);
                 (finished.verdict, Some(finished.outcome))
             }
-            Landing::TooLate => {
-                self.releases.give_back(flight.lease.clone(), until);
-                self.judge(&flight.route, flight.probe, Verdict::Neutral, now);
+            DispatchEnd::NotStarted => {
+                self.releases.push(dispatch.lease.clone(), until);
+                self.judge(&dispatch.route, dispatch.probe, Verdict::Neutral, now);
                 return;
             }
-            Landing::Panicked => {
-                tracing::error!(lease = %flight.lease, route = %flight.route, trace_id = trace_id.map(display),
+            DispatchEnd::Panicked => {
+                tracing::error!(lease = %dispatch.lease, route = %dispatch.route, trace_id = trace_id.map(display),
                     "the dispatch panicked");
-                (Verdict::Bad, self.abandon(&flight.route, &flight.lease))
+                (Verdict::Bad, self.abandon(&dispatch.route, &dispatch.lease))
             }
-            Landing::CutOff => (Verdict::Neutral, self.abandon(&flight.route, &flight.lease)),
+            DispatchEnd::Cancelled => (Verdict::Neutral, self.abandon(&dispatch.route, &dispatch.lease)),
         };
-        self.judge(&flight.route, flight.probe, verdict, now);
-        match outcome.filter(|_| !flight.lost) {
+        self.judge(&dispatch.route, dispatch.probe, verdict, now);
+        match outcome.filter(|_| !dispatch.lost) {
             Some(outcome) => {
-                let done = Arc::new(Done { lease: flight.lease, outcome });
-                self.completions.push(PendingCompletion { done, route: flight.route, until, trace_id }, now);
+                let done = Arc::new(Done { lease: dispatch.lease, outcome });
+                self.completions.push(PendingCompletion { done, route: dispatch.route, until, trace_id }, now);
             }
             None => {
-                tracing::info!(lease = %flight.lease, route = %flight.route, trace_id = trace_id.map(display),
+                tracing::info!(lease = %dispatch.lease, route = %dispatch.route, trace_id = trace_id.map(display),
                     "a dispatch ended after its lease was lost: not recorded");
-                self.held.remove(&flight.lease);
+                self.held.remove(&dispatch.lease);
             }
         }
     }
@@ -84,8 +84,8 @@ impl<L: Lane> Shift<L> {
         }
     }
 
-    /// A call came back.
-    pub(super) fn answered(&mut self, report: Report<L>, now: Instant) {
+    /// A database call returned.
+    pub(super) fn on_call_returned(&mut self, report: Report<L>, now: Instant) {
         match report {
             Report::Claimed { capacity, sent, jobs, late } => {
                 if let Some(late) = late {
@@ -98,19 +98,19 @@ impl<L: Lane> Shift<L> {
                 for lease in claim.jobs.iter().map(|job| self.lane.lease(job)) {
                     if self.held.insert(lease.clone()) {
                         self.summary.claimed += 1;
-                        self.releases.give_back(lease, sent + self.term.length());
+                        self.releases.push(lease, sent + self.term.length());
                     }
                 }
             }
             Report::Completed { batch, ended } => self.completed(batch, ended, now),
-            Report::Renewed { flights, sent, held } => self.renewed(&flights, sent, held, now),
+            Report::Renewed { dispatches, sent, held } => self.renewed(&dispatches, sent, held, now),
             Report::Released { leases, count } => self.released(leases, count, now),
             Report::Repaired(repaired) => self.repaired(repaired, now),
             Report::NextDue(wait) => match wait {
                 Ok(wait) => self.wake.due_in(wait, now),
                 Err(trouble) => {
                     self.meter.trouble("next_due");
-                    tracing::debug!(%trouble, "the time of the next scheduled row is not known");
+                    tracing::debug!(%trouble, "the due time of the next scheduled row is unknown");
                     self.wake.due_failed(now);
                 }
             },
@@ -123,7 +123,7 @@ impl<L: Lane> Shift<L> {
             Ok(claim) => claim,
             Err(trouble) => {
                 self.wake.claim_failed(&trouble, now);
-                tell(&*self.meter, "claim", &trouble, &self.wake.backoff);
+                log_failure(&*self.meter, "claim", &trouble, &self.wake.backoff);
                 return;
             }
         };
@@ -159,14 +159,14 @@ impl<L: Lane> Shift<L> {
             }
             Err(trouble @ Trouble::Away(_)) => {
                 self.completions.retry(batch, now);
-                tell(&*self.meter, "complete", &trouble, &self.completions.backoff);
+                log_failure(&*self.meter, "complete", &trouble, &self.completions.backoff);
             }
             Err(Trouble::Refused(message)) if count > 1 => {
                 self.meter.trouble("complete");
                 tracing::error!(
                     rows = count,
                     message,
-                    "a completion was refused as a whole: its rows go one by one"
+                    "a batch of completions was refused: its rows are sent one by one"
                 );
                 self.completions.split(batch);
             }
@@ -201,12 +201,12 @@ impl<L: Lane> Shift<L> {
                 self.lease_lost();
             }
             Ended::AlreadyTerminal => {
-                tracing::info!(%lease, trace_id = trace_id.map(display), "the row had ended already");
+                tracing::info!(%lease, trace_id = trace_id.map(display), "a completion was ignored: the row was already terminal");
                 self.meter.already_terminal();
             }
             Ended::Backstop => {
                 tracing::error!(%lease, trace_id = trace_id.map(display), event = "terminal_backstop",
-                    "a second end of a row was held back by the index");
+                    "a second terminal write of a row was rejected by the unique index");
                 self.meter.backstop();
             }
             Ended::Refused(message) => return self.give_up(pending, &message),
@@ -231,7 +231,7 @@ impl<L: Lane> Shift<L> {
             Ok(held) => held,
             Err(trouble) => {
                 self.renewal.failed(now);
-                return tell(&*self.meter, "renew", &trouble, &self.renewal.backoff);
+                return log_failure(&*self.meter, "renew", &trouble, &self.renewal.backoff);
             }
         };
         recovered("renew", &mut self.renewal.backoff);
@@ -240,15 +240,15 @@ impl<L: Lane> Shift<L> {
         self.renewal.renewed(&kept, sent);
         let until = sent + self.term.length();
         for (id, held) in ids.iter().zip(held) {
-            // What landed meanwhile is recorded or given up by the completion batcher.
-            let Some(flight) = self.flights.get_mut(*id) else { continue };
+            // A dispatch that ended meanwhile is up to the completion batcher.
+            let Some(dispatch) = self.dispatches.get_mut(*id) else { continue };
             if held {
-                flight.until.send_modify(|end| *end = until.max(*end));
+                dispatch.until.send_modify(|end| *end = until.max(*end));
             } else {
-                flight.lost = true;
-                flight.cut_off();
-                tracing::info!(lease = %flight.lease, route = %flight.route, trace_id = flight.trace_id.map(display),
-                    "the lease was lost: its dispatch is cut off");
+                dispatch.lost = true;
+                dispatch.cancel();
+                tracing::info!(lease = %dispatch.lease, route = %dispatch.route, trace_id = dispatch.trace_id.map(display),
+                    "the lease was lost: its dispatch is cancelled");
                 self.renewal.ended(*id);
                 self.lease_lost();
             }
@@ -263,21 +263,21 @@ impl<L: Lane> Shift<L> {
                 recovered("release", &mut self.releases.backoff);
             }
             Err(trouble @ Trouble::Away(_)) => {
-                self.releases.again(leases, now);
-                return tell(&*self.meter, "release", &trouble, &self.releases.backoff);
+                self.releases.retry(leases, now);
+                return log_failure(&*self.meter, "release", &trouble, &self.releases.backoff);
             }
             Err(Trouble::Refused(message)) => {
                 self.meter.trouble("release");
-                tracing::error!(leases = leases.len(), message, "leases could not be given back: they expire");
+                tracing::error!(leases = leases.len(), message, "leases could not be released: they expire");
             }
         }
-        self.releases.answered();
+        self.releases.call_returned();
         for (lease, _) in leases {
             self.held.remove(&lease);
         }
     }
 
-    /// A claim met leases of workers that were not heard of again.
+    /// A claim took over expired leases.
     fn took_over(&mut self, taken_over: &Repaired) {
         if taken_over.count() > 0 {
             self.meter.taken_over(taken_over);
@@ -285,7 +285,7 @@ impl<L: Lane> Shift<L> {
         }
     }
 
-    /// Logs what alerting is written against: that leases had expired, and what became of them.
+    /// Logs the events that alert rules match: leases had expired, and were requeued or ended.
     fn ended_leases(&mut self, leases: &Repaired, found_by: &'static str) {
         let (count, lane) = (leases.count(), self.lane.name());
         if count == 0 {
@@ -317,33 +317,33 @@ impl<L: Lane> Shift<L> {
                         rows = repaired.quarantined - self.quarantined,
                         total = repaired.quarantined,
                         event = "terminal_backstop",
-                        "rows were pending although the ledger had ended them: they are in quarantine"
+                        "rows were pending although the ledger says they are terminal: they are in quarantine"
                     );
                     self.quarantined = repaired.quarantined;
                 }
                 if repaired.requeued > 0 {
                     self.wake.scheduled();
                 }
-                // A pass that did nothing is not repeated at once, whatever it says.
+                // A repair that changed nothing is not repeated at once, even if it reports more.
                 let again = repaired.more && repaired.count() > 0;
                 self.repair_in(if again { Duration::ZERO } else { self.settings.repair_every }, now);
             }
             Err(trouble) => {
                 let wait = self.repair_backoff.after(&trouble);
-                tell(&*self.meter, "repair", &trouble, &self.repair_backoff);
+                log_failure(&*self.meter, "repair", &trouble, &self.repair_backoff);
                 self.repair_in(wait, now);
             }
         }
     }
 }
 
-/// Says that a call failed: each refusal, since somebody has to do something; of a database that is away the first only.
-fn tell(meter: &dyn Meter, call: &'static str, trouble: &Trouble, backoff: &Backoff) {
+/// Logs a failed call: every refusal, since an operator has to act; of an outage only the first.
+fn log_failure(meter: &dyn Meter, call: &'static str, trouble: &Trouble, backoff: &Backoff) {
     meter.trouble(call);
     match trouble {
         Trouble::Refused(_) => tracing::error!(call, %trouble, "a call failed"),
         Trouble::Away(_) if backoff.just_began() => {
-            tracing::warn!(call, %trouble, "a call failed; it is tried again");
+            tracing::warn!(call, %trouble, "a call failed and is retried");
         }
         Trouble::Away(_) => {}
     }
@@ -351,6 +351,6 @@ fn tell(meter: &dyn Meter, call: &'static str, trouble: &Trouble, backoff: &Back
 
 fn recovered(call: &'static str, backoff: &mut Backoff) {
     if backoff.worked() {
-        tracing::info!(call, "works again");
+        tracing::info!(call, "a call succeeded again");
     }
 }
