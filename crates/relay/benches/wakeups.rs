@@ -16,7 +16,7 @@ use symphony_proof::kit::postgres::{Binaries, Cluster, Options};
 use symphony_relay::payment::PaymentLane;
 use symphony_relay::rail::{Answer, BoxFuture, Inquiry, Invalid, Payment, Rail};
 use symphony_relay::ringer::Ringer;
-use symphony_relay::stop::Stop;
+use symphony_relay::stop::StopHandle;
 use symphony_relay::{Engine, Settings};
 use tokio_postgres::Client;
 
@@ -74,7 +74,7 @@ async fn main() -> ExitCode {
     let clock = Arc::new(Clock::default());
     let rails = BTreeMap::from([("clock".to_owned(), Arc::clone(&clock) as Arc<dyn Rail>)]);
     let lane = PaymentLane::new(Arc::clone(&target), "bench".into(), Duration::from_secs(30), rails);
-    let (stop, signal) = Stop::new();
+    let (stop, signal) = StopHandle::new();
     let ringer = Ringer::new(Arc::clone(&target), Channel::PAYMENT);
     let engine = Engine::new(Arc::new(lane), Settings::default()).unwrap();
     let relayer = tokio::spawn(engine.run(Some(ringer), signal));

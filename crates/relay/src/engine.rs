@@ -25,7 +25,7 @@ use crate::bell::{Bell, Rope};
 use crate::lane::Lane;
 use crate::metrics::{Meter, Silent};
 use crate::settings::{OutOfRange, Settings};
-use crate::stop::{Signal, Wish};
+use crate::stop::{StopMode, StopSignal};
 use crate::trace::Tracer;
 
 use state::EngineState;
@@ -97,7 +97,7 @@ impl<L: Lane> Engine<L> {
     ///
     /// The loop is a task of its own. The caller may await it on the thread that started the runtime, which is not a worker
     /// thread: there, each notification and each result would cost two more thread switches.
-    pub async fn run<B: Bell>(self, bell: Option<B>, stop: Signal) -> Summary {
+    pub async fn run<B: Bell>(self, bell: Option<B>, stop: StopSignal) -> Summary {
         let mut task = JoinSet::new();
         task.spawn(self.work(bell, stop));
         match task.join_next().await.map(|ended| ended.map_err(JoinError::try_into_panic)) {
@@ -108,11 +108,11 @@ impl<L: Lane> Engine<L> {
         }
     }
 
-    async fn work<B: Bell>(self, bell: Option<B>, mut stop: Signal) -> Summary {
+    async fn work<B: Bell>(self, bell: Option<B>, mut stop: StopSignal) -> Summary {
         let mut rope = bell.map(|bell| Rope::new(bell, Arc::clone(&self.meter)));
         let mut state = EngineState::new(self.lane, self.settings, self.meter, rope.is_some(), Instant::now());
         state.dispatches.tracer = self.tracer;
-        state.on_stop(stop.wish(), Instant::now());
+        state.on_stop(stop.mode(), Instant::now());
         while !state.is_over(Instant::now()) {
             let now = Instant::now();
             state.step(now);
@@ -126,7 +126,7 @@ impl<L: Lane> Engine<L> {
             // Everything due was done just now. A deadline that claims otherwise must not make this loop spin.
             let until = state.next_deadline().unwrap_or(now + MAX_SLEEP).max(now + MIN_SLEEP);
             tokio::select! {
-                wish = stop.said() => state.on_stop(wish, Instant::now()),
+                mode = stop.changed() => state.on_stop(mode, Instant::now()),
                 ended = state.dispatches.ended() => state.on_dispatch_ended(ended, Instant::now()),
                 report = state.calls.returned() => state.on_call_returned(report, Instant::now()),
                 heard = hear(&mut rope) => state.on_listener(heard),
@@ -134,7 +134,7 @@ impl<L: Lane> Engine<L> {
             }
             state.drain_ready(Instant::now());
         }
-        let at_once = stop.wish() == Wish::Leave;
+        let at_once = stop.mode() == StopMode::Immediate;
         let summary = state.summary();
         drop(state);
         if let Some(rope) = rope {

@@ -1,56 +1,56 @@
-//! How an engine is told to stop: once, and it finishes what it holds; twice, and it leaves at once.
+//! Graceful shutdown: the first stop request drains an engine, the second stops it immediately.
 
 use tokio::sync::watch;
 
-/// The hand on the switch. Dropped without a word, the engine runs on.
+/// Requests a stop. If every handle is dropped without a request, the engine keeps running.
 #[derive(Clone, Debug)]
-pub struct Stop(watch::Sender<u8>);
+pub struct StopHandle(watch::Sender<u8>);
 
-/// The engine's end of it. One switch may serve several engines.
+/// Receives stop requests. One handle may stop several engines.
 #[derive(Clone, Debug)]
-pub struct Signal(watch::Receiver<u8>);
+pub struct StopSignal(watch::Receiver<u8>);
 
-/// How much an engine was told.
+/// What an engine was requested to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// Nothing: it works.
+pub enum StopMode {
+    /// Run: no stop was requested.
     Run,
-    /// Claim nothing more, finish what runs, give back what did not start.
-    Finish,
-    /// Leave everything as it is. Leases expire.
-    Leave,
+    /// Claim no more rows, finish running dispatches, release leases that were not started.
+    Drain,
+    /// Stop at once and let the leases expire.
+    Immediate,
 }
 
-impl Stop {
-    /// A switch and the signal that follows it.
+impl StopHandle {
+    /// A handle and the signal that it controls.
     #[must_use]
-    pub fn new() -> (Self, Signal) {
+    pub fn new() -> (Self, StopSignal) {
         let (sender, receiver) = watch::channel(0);
-        (Self(sender), Signal(receiver))
+        (Self(sender), StopSignal(receiver))
     }
 
-    /// Says stop. The second time it means at once.
+    /// Requests a stop: to drain at the first call, to stop immediately at the second.
     pub fn signal(&self) {
         self.0.send_modify(|count| *count = count.saturating_add(1));
     }
 }
 
-impl Signal {
-    /// What was said so far.
+impl StopSignal {
+    /// What was requested so far.
     #[must_use]
-    pub fn wish(&self) -> Wish {
+    pub fn mode(&self) -> StopMode {
         match *self.0.borrow() {
-            0 => Wish::Run,
-            1 => Wish::Finish,
-            _ => Wish::Leave,
+            0 => StopMode::Run,
+            1 => StopMode::Drain,
+            _ => StopMode::Immediate,
         }
     }
 
-    /// Waits until something was said that was not seen yet; cancel-safe. Never, once the hand is gone.
-    pub(crate) async fn said(&mut self) -> Wish {
+    /// Waits for a request that was not seen yet; cancel-safe. Never returns once every handle is dropped.
+    pub(crate) async fn changed(&mut self) -> StopMode {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
-        self.wish()
+        self.mode()
     }
 }

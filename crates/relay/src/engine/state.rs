@@ -18,7 +18,7 @@ use crate::metrics::Meter;
 use crate::renewal::Renewal;
 use crate::settings::Settings;
 use crate::slots::Slots;
-use crate::stop::Wish;
+use crate::stop::StopMode;
 use crate::wake::{Rhythm, Wake};
 
 use super::Summary;
@@ -247,17 +247,17 @@ impl<L: Lane> EngineState<L> {
         }
     }
 
-    pub(super) fn on_stop(&mut self, wish: Wish, now: Instant) {
-        match (wish, self.phase) {
-            (Wish::Finish, Phase::Running) => {
+    pub(super) fn on_stop(&mut self, mode: StopMode, now: Instant) {
+        match (mode, self.phase) {
+            (StopMode::Drain, Phase::Running) => {
                 tracing::info!(held = self.held.len(), "stopping: running dispatches may finish");
                 self.phase = Phase::Draining { until: now + self.settings.grace };
             }
-            (Wish::Leave, _) => {
+            (StopMode::Immediate, _) => {
                 tracing::warn!(held = self.held.len(), "stopping at once: leases expire");
                 self.phase = Phase::Stopped;
             }
-            (Wish::Run | Wish::Finish, _) => {}
+            (StopMode::Run | StopMode::Drain, _) => {}
         }
     }
 

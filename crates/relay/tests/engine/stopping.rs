@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use symphony_relay::bell::NoBell;
-use symphony_relay::stop::Stop;
+use symphony_relay::stop::StopHandle;
 use symphony_relay::{Engine, Settings};
 use tokio::time::timeout;
 
@@ -118,7 +118,7 @@ async fn an_engine_whose_switch_is_gone_works_on() {
 async fn an_engine_that_is_dropped_leaves_at_once() {
     let sim = Sim::new();
     let engine = Engine::new(Arc::new(sim.clone()), Settings::default()).unwrap();
-    let (_stop, signal) = Stop::new();
+    let (_stop, signal) = StopHandle::new();
     timeout(S, engine.run(None::<NoBell>, signal)).await.unwrap_err();
     let claims = sim.made(Call::Claim).len();
     assert!(claims > 0, "it was at work");

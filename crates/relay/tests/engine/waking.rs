@@ -7,7 +7,7 @@ use std::time::Duration;
 use symphony_relay::Engine;
 use symphony_relay::bell::NoBell;
 use symphony_relay::metrics::Meter;
-use symphony_relay::stop::Stop;
+use symphony_relay::stop::StopHandle;
 use symphony_relay::wake::Cause;
 
 use crate::sim::*;
@@ -408,7 +408,7 @@ async fn an_engine_is_a_task_of_its_own_wherever_it_is_waited_for() {
     );
     let (sim, place) = (Sim::new(), Arc::new(Place::default()));
     let engine = Engine::new(Arc::new(sim.clone()), quiet()).unwrap().with_meter(Arc::clone(&place) as _);
-    let (stop, signal) = Stop::new();
+    let (stop, signal) = StopHandle::new();
     tokio::join!(engine.run(None::<NoBell>, signal), async {
         pass(S).await;
         stop.signal();

@@ -16,7 +16,7 @@ use symphony_relay::event::{EventLane, Publishing};
 use symphony_relay::rail::BoxFuture;
 use symphony_relay::ringer::Ringer;
 use symphony_relay::sink::{Message, Published, Sink};
-use symphony_relay::stop::Stop;
+use symphony_relay::stop::StopHandle;
 use symphony_relay::{Engine, Settings, Summary};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -122,7 +122,7 @@ pub(crate) struct Stage {
 
 /// A relayer at work.
 pub(crate) struct Work {
-    stop: Stop,
+    stop: StopHandle,
     task: JoinHandle<Summary>,
 }
 
@@ -151,7 +151,7 @@ impl Stage {
         };
         let lane = EventLane::new(Arc::clone(&self.target), "test".into(), publishing);
         let ringer = Ringer::new(Arc::clone(&self.target), Channel::EVENT);
-        let (stop, signal) = Stop::new();
+        let (stop, signal) = StopHandle::new();
         let engine = Engine::new(Arc::new(lane), Settings { slots: SLOTS, ..Settings::default() }).unwrap();
         Work { stop, task: tokio::spawn(engine.run(Some(ringer), signal)) }
     }

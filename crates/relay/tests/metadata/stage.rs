@@ -12,7 +12,7 @@ use symphony_relay::metadata::routing::{Route, Routes};
 use symphony_relay::metadata::{MetadataLane, Storing};
 use symphony_relay::rail::BoxFuture;
 use symphony_relay::ringer::Ringer;
-use symphony_relay::stop::Stop;
+use symphony_relay::stop::StopHandle;
 use symphony_relay::store::{Record, Store, Written};
 use symphony_relay::{Engine, Settings, Summary};
 use tokio::sync::watch;
@@ -112,7 +112,7 @@ pub(crate) struct Stage {
 
 /// A relayer at work.
 pub(crate) struct Work {
-    stop: Stop,
+    stop: StopHandle,
     task: JoinHandle<Summary>,
 }
 
@@ -145,7 +145,7 @@ impl Stage {
 
     pub(crate) fn start(&self, entity_type: &str) -> Work {
         let ringer = Ringer::new(Arc::clone(&self.target), Channel::METADATA);
-        let (stop, signal) = Stop::new();
+        let (stop, signal) = StopHandle::new();
         let engine = Engine::new(Arc::new(self.lane(entity_type)), Settings::default()).unwrap();
         Work { stop, task: tokio::spawn(engine.run(Some(ringer), signal)) }
     }

@@ -10,7 +10,7 @@ use symphony_outbox::WorkerId;
 use symphony_outbox::connect::Target;
 use symphony_outbox::relayers::session_name;
 use symphony_outbox::schema::Lane;
-use symphony_relay::stop::{Stop, Wish};
+use symphony_relay::stop::{StopHandle, StopMode};
 use uuid::Uuid;
 
 use super::with_examples;
@@ -121,7 +121,7 @@ impl Arguments {
         }
 
         let counts = Counts::new(&mut registry);
-        let (stop, signal) = Stop::new();
+        let (stop, signal) = StopHandle::new();
         let listener = match config.relayer.endpoints.trim() {
             "" => None,
             address => Some(endpoints::bind("relayer.endpoints", address).await?),
@@ -177,14 +177,14 @@ impl Arguments {
             }
         };
         until_stopped(work, &stop, interruption, grace).await?;
-        if signal.wish() == Wish::Leave { Ok(Answer::No) } else { Ok(Answer::Yes) }
+        if signal.mode() == StopMode::Immediate { Ok(Answer::No) } else { Ok(Answer::Yes) }
     }
 }
 
 /// Lets the engines work, and tells them of each signal.
 async fn until_stopped(
     work: impl Future<Output = ()>,
-    stop: &Stop,
+    stop: &StopHandle,
     mut interruption: Interruption,
     grace: Duration,
 ) -> Result<(), Failure> {
@@ -198,7 +198,7 @@ async fn until_stopped(
         stop.signal();
         told += 1;
         if told == 1 {
-            tracing::info!(grace = ?grace, "stopping: what runs may finish; a second signal leaves at once");
+            tracing::info!(grace = ?grace, "stopping: running dispatches may finish; a second signal stops at once");
         } else {
             tracing::warn!("leaving at once: leases expire by themselves");
             let _ = tokio::time::timeout(LEAVE, &mut work).await;

@@ -12,7 +12,7 @@ use axum::routing::get;
 use prometheus_client::encoding::text::encode_eof;
 use prometheus_client::encoding::text::encode_registry;
 use prometheus_client::registry::Registry;
-use symphony_relay::stop::{Signal, Wish};
+use symphony_relay::stop::{StopMode, StopSignal};
 use tokio::net::TcpListener;
 
 use super::gauges::Gauges;
@@ -30,7 +30,7 @@ pub(crate) struct Shown {
     /// One for each lane that is served.
     pub(crate) meters: Vec<Arc<LaneMeter>>,
     pub(crate) gauges: Gauges,
-    pub(crate) stop: Signal,
+    pub(crate) stop: StopSignal,
 }
 
 /// Takes the address that this setting gives. Nothing is answered yet.
@@ -68,7 +68,7 @@ async fn healthz() -> &'static str {
 
 /// Whether work that is committed now would be carried.
 async fn readyz(State(shown): State<Arc<Shown>>) -> Response {
-    if shown.stop.wish() != Wish::Run {
+    if shown.stop.mode() != StopMode::Run {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
     }
     let silences: Option<Vec<_>> = shown.meters.iter().map(|meter| meter.silence()).collect();

@@ -15,7 +15,7 @@ use symphony_relay::rail::Rail;
 use symphony_relay::ringer::Ringer;
 use symphony_relay::settings::OutOfRange;
 use symphony_relay::sink::Sink;
-use symphony_relay::stop::Signal;
+use symphony_relay::stop::StopSignal;
 use symphony_relay::store::Store;
 use symphony_relay::trace::Tracer;
 use symphony_relay::{Engine, Settings, Summary, lane};
@@ -119,7 +119,7 @@ impl Served {
     }
 
     /// Works until it is told to stop. The meters are those of [`Served::lanes`], in their order.
-    pub(crate) async fn run(self, bell: &Arc<Target>, meters: Vec<Arc<LaneMeter>>, stop: &Signal) {
+    pub(crate) async fn run(self, bell: &Arc<Target>, meters: Vec<Arc<LaneMeter>>, stop: &StopSignal) {
         let meters = &mut meters.into_iter();
         let payment = self.payment.and_then(|payment| Some((payment, meters.next()?)));
         let event = self.event.and_then(|event| Some((event, meters.next()?)));
@@ -213,7 +213,7 @@ async fn work<L: lane::Lane>(
     meter: Arc<LaneMeter>,
     bell: &Arc<Target>,
     channel: Channel,
-    stop: &Signal,
+    stop: &StopSignal,
     lane: Lane,
 ) {
     let ringer = Ringer::new(Arc::clone(bell), channel);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use symphony_relay::stop::Stop;
+use symphony_relay::stop::StopHandle;
 use symphony_relay::{Engine, Settings, Summary};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -18,7 +18,7 @@ pub(crate) fn quiet() -> Settings {
 
 /// An engine at work.
 pub(crate) struct Work {
-    pub(crate) stop: Stop,
+    pub(crate) stop: StopHandle,
     pub(crate) task: JoinHandle<Summary>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn start_with_bell(sim: &Sim, settings: Settings) -> Work {
 
 fn start_with(sim: &Sim, settings: Settings, bell: Option<SimBell>) -> Work {
     let engine = Engine::new(Arc::new(sim.clone()), settings).expect("settings in range");
-    let (stop, signal) = Stop::new();
+    let (stop, signal) = StopHandle::new();
     let task = tokio::spawn(engine.with_meter(Arc::new(sim.clone())).run(bell, signal));
     Work { stop, task }
 }

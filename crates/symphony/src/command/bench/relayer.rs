@@ -23,7 +23,7 @@ use symphony_relay::payment::PaymentLane;
 use symphony_relay::rail::Rail;
 use symphony_relay::ringer::Ringer;
 use symphony_relay::sink::Sink;
-use symphony_relay::stop::{Signal, Stop};
+use symphony_relay::stop::{StopHandle, StopSignal};
 use symphony_relay::store::Store;
 use symphony_relay::{Engine, Settings, lane};
 use tokio::time::MissedTickBehavior;
@@ -74,7 +74,7 @@ impl Arguments {
         let target = Arc::new(Target::parse(database.url()?)?);
         self.refuse_others(&target).await?;
         let tape = Arc::new(Tape::new(self.times.is_some(), self.claims.is_some()));
-        let (stop, signal) = Stop::new();
+        let (stop, signal) = StopHandle::new();
         let work = self.work(&target, &tape, signal)?;
         tokio::pin!(work);
         let mut ticks = tokio::time::interval(TICK);
@@ -120,7 +120,7 @@ impl Arguments {
         &self,
         target: &'a Arc<Target>,
         tape: &Arc<Tape>,
-        stop: Signal,
+        stop: StopSignal,
     ) -> Result<std::pin::Pin<Box<dyn Future<Output = ()> + 'a>>, Failure> {
         let config = Config::load(None)?;
         let worker: WorkerId = format!("bench-{}", std::process::id()).as_str().into();
@@ -189,7 +189,7 @@ fn serve<'a, L: lane::Lane>(
     target: &'a Arc<Target>,
     channel: Channel,
     tape: &Arc<Tape>,
-    stop: Signal,
+    stop: StopSignal,
 ) -> Result<impl Future<Output = ()> + 'a, Failure> {
     let engine = Engine::new(Arc::new(lane), settings).map_err(|wrong| Failure::usage(wrong.to_string()))?;
     let engine = engine.with_meter(Arc::clone(tape) as _);
