@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use crate::lane::Trouble;
+use crate::lane::LaneError;
 
 /// The backoff of one kind of call.
 #[derive(Clone, Debug)]
@@ -31,11 +31,11 @@ impl Backoff {
     }
 
     /// Counts a failure by its kind: after a refusal the wait is the longest at once, since a retry would be refused too.
-    pub(crate) fn after(&mut self, trouble: &Trouble) -> Duration {
+    pub(crate) fn after(&mut self, error: &LaneError) -> Duration {
         let wait = self.failed();
-        match trouble {
-            Trouble::Away(_) => wait,
-            Trouble::Refused(_) => wait.max(spread(self.longest)),
+        match error {
+            LaneError::Unavailable(_) => wait,
+            LaneError::Refused(_) => wait.max(spread(self.longest)),
         }
     }
 
@@ -81,6 +81,6 @@ mod tests {
     #[test]
     fn what_was_refused_is_left_alone_for_the_longest_time_at_once() {
         let mut backoff = Backoff::of_calls();
-        assert!(backoff.after(&Trouble::Refused("no right".to_owned())) >= Duration::from_secs(5));
+        assert!(backoff.after(&LaneError::Refused("no right".to_owned())) >= Duration::from_secs(5));
     }
 }

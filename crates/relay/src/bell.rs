@@ -13,14 +13,14 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::backoff::{Backoff, spread};
 use crate::fail_point::{self, Step};
-use crate::lane::Trouble;
+use crate::lane::LaneError;
 use crate::metrics::Meter;
 
 /// How long a bell may take to be armed or disarmed. Arming may have to connect and to make sure that what is said is heard;
 /// no lease depends on it, so it has more time than other calls.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How long a bell is left alone that was refused again: nobody removes a pooler within seconds, and each try costs two sessions and a
+/// How long a bell is left alone that was refused retry_scheduled: nobody removes a pooler within seconds, and each try costs two sessions and a
 /// notification.
 const REFUSED: Duration = Duration::from_secs(60);
 
@@ -28,14 +28,14 @@ const REFUSED: Duration = Duration::from_secs(60);
 pub trait Bell: Send + 'static {
     /// Somebody is about to sleep: whatever is committed after this returns, rings. Work that was committed before
     /// may not have, so the engine looks once more before it sleeps.
-    fn arm(&mut self) -> impl Future<Output = Result<(), Trouble>> + Send;
+    fn arm(&mut self) -> impl Future<Output = Result<(), LaneError>> + Send;
 
     /// Nobody sleeps: writers need not ring.
-    fn disarm(&mut self) -> impl Future<Output = Result<(), Trouble>> + Send;
+    fn disarm(&mut self) -> impl Future<Output = Result<(), LaneError>> + Send;
 
     /// Waits until it rang. Cancel-safe: a ring is not lost when this is dropped. An error says that the bell is lost
     /// and has to be armed anew. Also waited for while disarmed, once it was armed, so that what comes is drained.
-    fn rung(&mut self) -> impl Future<Output = Result<(), Trouble>> + Send;
+    fn rung(&mut self) -> impl Future<Output = Result<(), LaneError>> + Send;
 }
 
 /// The bell of an engine that has none.
@@ -43,13 +43,13 @@ pub trait Bell: Send + 'static {
 pub enum NoBell {}
 
 impl Bell for NoBell {
-    async fn arm(&mut self) -> Result<(), Trouble> {
+    async fn arm(&mut self) -> Result<(), LaneError> {
         match *self {}
     }
-    async fn disarm(&mut self) -> Result<(), Trouble> {
+    async fn disarm(&mut self) -> Result<(), LaneError> {
         match *self {}
     }
-    async fn rung(&mut self) -> Result<(), Trouble> {
+    async fn rung(&mut self) -> Result<(), LaneError> {
         match *self {}
     }
 }
@@ -177,7 +177,7 @@ impl<B: Bell> Keeper<B> {
                 },
                 rung = self.bell.rung(), if self.connected => match rung {
                     Ok(()) => self.news.send_modify(|news| news.rings += 1),
-                    Err(trouble) => self.lost(&trouble),
+                    Err(error) => self.lost(&error),
                 },
                 () = sleep_until(self.not_before), if waits => {}
             }
@@ -198,7 +198,7 @@ impl<B: Bell> Keeper<B> {
                 self.news.send_modify(|news| news.armings += 1);
                 self.meter.listener_connected(true);
             }
-            Err(trouble) => self.lost(&trouble),
+            Err(error) => self.lost(&error),
         }
     }
 
@@ -206,26 +206,28 @@ impl<B: Bell> Keeper<B> {
         let disarmed = within(self.bell.disarm()).await;
         self.armed = false;
         self.news.send_if_modified(|news| news.armed_for.take().is_some());
-        if let Err(trouble) = disarmed {
-            self.lost(&trouble);
+        if let Err(error) = disarmed {
+            self.lost(&error);
         }
     }
 
-    fn lost(&mut self, trouble: &Trouble) {
+    fn lost(&mut self, error: &LaneError) {
         (self.armed, self.connected) = (false, false);
-        let refused = matches!(trouble, Trouble::Refused(_));
+        let refused = matches!(error, LaneError::Refused(_));
         let again = std::mem::replace(&mut self.refused, refused) && refused;
-        let wait = self.backoff.after(trouble);
+        let wait = self.backoff.after(error);
         // Once, the server may have been slow to ring.
         self.not_before = Instant::now() + if again { wait.max(spread(REFUSED)) } else { wait };
         self.news.send_if_modified(|news| news.armed_for.take().is_some());
         self.meter.listener_connected(false);
         if self.backoff.just_began() {
-            tracing::warn!(%trouble, "the listener is lost: work is found by polling until it is back");
+            tracing::warn!(%error, "the listener is lost: work is found by polling until it is back");
         }
     }
 }
 
-async fn within<T>(call: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
-    timeout(LIMIT, call).await.unwrap_or_else(|_| Err(Trouble::Away(format!("no answer within {LIMIT:?}"))))
+async fn within<T>(call: impl Future<Output = Result<T, LaneError>>) -> Result<T, LaneError> {
+    timeout(LIMIT, call)
+        .await
+        .unwrap_or_else(|_| Err(LaneError::Unavailable(format!("no answer within {LIMIT:?}"))))
 }

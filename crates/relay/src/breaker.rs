@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::lane::Verdict;
+use crate::lane::RouteSignal;
 
 /// When a breaker opens, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,25 +103,25 @@ impl Breakers {
         &mut self,
         route: &Arc<str>,
         probe: bool,
-        verdict: Verdict,
+        signal: RouteSignal,
         now: Instant,
     ) -> Option<Health> {
         let state = self.routes.entry(Arc::clone(route)).or_insert(State::Closed { failures: 0 });
-        let next = match (*state, verdict) {
-            (State::Closed { .. }, Verdict::Good) => State::Closed { failures: 0 },
-            (State::Closed { failures }, Verdict::Bad) if failures + 1 >= self.policy.failures => {
+        let next = match (*state, signal) {
+            (State::Closed { .. }, RouteSignal::Healthy) => State::Closed { failures: 0 },
+            (State::Closed { failures }, RouteSignal::Failing) if failures + 1 >= self.policy.failures => {
                 State::Open { until: now + self.policy.first_pause, pause: self.policy.first_pause }
             }
-            (State::Closed { failures }, Verdict::Bad) => State::Closed { failures: failures + 1 },
-            (State::HalfOpen { .. }, Verdict::Good) if probe => State::Closed { failures: 0 },
-            (State::HalfOpen { pause, .. }, Verdict::Bad) if probe => {
+            (State::Closed { failures }, RouteSignal::Failing) => State::Closed { failures: failures + 1 },
+            (State::HalfOpen { .. }, RouteSignal::Healthy) if probe => State::Closed { failures: 0 },
+            (State::HalfOpen { pause, .. }, RouteSignal::Failing) if probe => {
                 let pause = pause.saturating_mul(2).min(self.policy.longest_pause);
                 State::Open { until: now + pause, pause }
             }
-            (State::HalfOpen { pause, .. }, Verdict::Neutral) if probe => {
+            (State::HalfOpen { pause, .. }, RouteSignal::Neutral) if probe => {
                 State::HalfOpen { probing: false, pause }
             }
-            (same, Verdict::Good | Verdict::Bad | Verdict::Neutral) => same,
+            (same, RouteSignal::Healthy | RouteSignal::Failing | RouteSignal::Neutral) => same,
         };
         let changed = health(next) != health(*state);
         *state = next;
@@ -173,15 +173,21 @@ mod tests {
     #[test]
     fn only_failures_in_a_row_open_a_route() {
         let (mut breakers, wire, now) = (Breakers::new(Policy::default()), Arc::from("wire"), Instant::now());
-        for verdict in [Verdict::Bad; 4] {
-            assert_eq!(breakers.ended(&wire, false, verdict, now), None);
+        for signal in [RouteSignal::Failing; 4] {
+            assert_eq!(breakers.ended(&wire, false, signal, now), None);
         }
-        assert_eq!(breakers.ended(&wire, false, Verdict::Good, now), None);
-        for verdict in [Verdict::Bad, Verdict::Bad, Verdict::Neutral, Verdict::Bad, Verdict::Bad] {
-            assert_eq!(breakers.ended(&wire, false, verdict, now), None);
+        assert_eq!(breakers.ended(&wire, false, RouteSignal::Healthy, now), None);
+        for signal in [
+            RouteSignal::Failing,
+            RouteSignal::Failing,
+            RouteSignal::Neutral,
+            RouteSignal::Failing,
+            RouteSignal::Failing,
+        ] {
+            assert_eq!(breakers.ended(&wire, false, signal, now), None);
         }
         assert_eq!(breakers.admit("wire"), Admission::Start);
-        assert_eq!(breakers.ended(&wire, false, Verdict::Bad, now), Some(Health::Open));
+        assert_eq!(breakers.ended(&wire, false, RouteSignal::Failing, now), Some(Health::Open));
         assert_eq!(limit(&breakers, "wire"), Some(0));
         assert_eq!(limit(&breakers, "ach"), None);
         assert_eq!(breakers.admit("wire"), Admission::Refuse);
@@ -191,7 +197,7 @@ mod tests {
     fn a_pause_doubles_with_each_failed_probe_up_to_the_longest_and_starts_anew_after_a_good_one() {
         let policy = Policy { failures: 1, ..Policy::default() };
         let (mut breakers, wire, mut now) = (Breakers::new(policy), Arc::from("wire"), Instant::now());
-        breakers.ended(&wire, false, Verdict::Bad, now);
+        breakers.ended(&wire, false, RouteSignal::Failing, now);
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
             assert_eq!(breakers.next_deadline(), Some(now + Duration::from_secs(seconds)));
             assert!(breakers.tick(now + Duration::from_secs(seconds) - Duration::from_millis(1)).is_empty());
@@ -200,14 +206,14 @@ mod tests {
             assert_eq!(limit(&breakers, "wire"), Some(1));
             assert_eq!(breakers.admit("wire"), Admission::Probe);
             assert_eq!((limit(&breakers, "wire"), breakers.admit("wire")), (Some(0), Admission::Refuse));
-            assert_eq!(breakers.ended(&wire, true, Verdict::Bad, now), Some(Health::Open));
+            assert_eq!(breakers.ended(&wire, true, RouteSignal::Failing, now), Some(Health::Open));
         }
         now += Duration::from_secs(60);
         breakers.tick(now);
         breakers.admit("wire");
-        assert_eq!(breakers.ended(&wire, false, Verdict::Good, now), None, "that one started before");
-        assert_eq!(breakers.ended(&wire, true, Verdict::Good, now), Some(Health::Closed));
-        breakers.ended(&wire, false, Verdict::Bad, now);
+        assert_eq!(breakers.ended(&wire, false, RouteSignal::Healthy, now), None, "that one started before");
+        assert_eq!(breakers.ended(&wire, true, RouteSignal::Healthy, now), Some(Health::Closed));
+        breakers.ended(&wire, false, RouteSignal::Failing, now);
         assert_eq!(breakers.next_deadline(), Some(now + Duration::from_secs(1)));
     }
 
@@ -215,10 +221,10 @@ mod tests {
     fn a_probe_that_says_nothing_makes_room_for_another() {
         let policy = Policy { failures: 1, ..Policy::default() };
         let (mut breakers, wire, now) = (Breakers::new(policy), Arc::from("wire"), Instant::now());
-        breakers.ended(&wire, false, Verdict::Bad, now);
+        breakers.ended(&wire, false, RouteSignal::Failing, now);
         breakers.tick(now + Duration::from_secs(1));
         breakers.admit("wire");
-        assert_eq!(breakers.ended(&wire, true, Verdict::Neutral, now), None);
+        assert_eq!(breakers.ended(&wire, true, RouteSignal::Neutral, now), None);
         assert_eq!(limit(&breakers, "wire"), Some(1));
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
-use crate::lane::Done;
+use crate::lane::Completion;
 use crate::trace::TraceId;
 
 /// The maximum number of rows per call.
@@ -27,7 +27,7 @@ const SLOW_CALL: Duration = Duration::from_millis(100);
 /// An outcome that is not recorded yet.
 #[derive(Debug)]
 pub(crate) struct PendingCompletion<L, O> {
-    pub(crate) done: Arc<Done<L, O>>,
+    pub(crate) completion: Arc<Completion<L, O>>,
     pub(crate) route: Arc<str>,
     /// When its lease expires, at the latest.
     pub(crate) until: Instant,

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use symphony_outbox::connect::{Session, Target};
 use symphony_outbox::error::event::CompleteError;
-use symphony_outbox::event::worker::{self, Claimed, Completion, Outcome};
+use symphony_outbox::event::worker::{self, Claimed, Outcome};
 use symphony_outbox::event::{EventId, ProcessorId};
 use symphony_outbox::{BatchSize, WorkerId};
 
 use crate::claim_capacity::ClaimCapacity;
 use crate::key_order::{KeyOrder, Turn};
-use crate::lane::{Claim, Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
+use crate::lane::{Claim, Completion, CompletionResult, DispatchResult, Lane, LaneError, Repaired, RouteSignal};
 use crate::lease::{LeaseWatch, Term};
 use crate::session_pool::SessionPool;
 use crate::sink::{Message, Published, Sink};
@@ -79,7 +79,7 @@ pub struct Job {
 /// The outcome of an event. With strict order, a delivered event keeps its turn until the outcome is recorded or given up: the
 /// next one must not be sent before.
 #[derive(Debug)]
-pub struct Parting {
+pub struct EventOutcome {
     outcome: Outcome,
     turn: Option<Turn>,
 }
@@ -120,32 +120,32 @@ impl EventLane {
         sinks.into_iter().map(|sink| capacity.for_route(sink)).sum::<usize>().min(capacity.total())
     }
 
-    async fn carry(&self, job: &mut Job, lease: &LeaseWatch) -> (Outcome, Verdict) {
+    async fn publish(&self, job: &mut Job, lease: &LeaseWatch) -> (Outcome, RouteSignal) {
         let Some((sink, destination)) = job.route.take() else {
             let event = &job.claimed.event;
             return failed(
                 format!("no route fits {} of {}", event.event_type, event.aggregate_type),
-                Verdict::Neutral,
+                RouteSignal::Neutral,
             );
         };
         let Some(sink) = self.publishing.sinks.get(&sink) else {
-            return failed(format!("there is no sink {sink}"), Verdict::Neutral);
+            return failed(format!("there is no sink {sink}"), RouteSignal::Neutral);
         };
         job.turn.wait_for_turn().await;
         if self.strict()
             && let Err(why) = self.is_first(job.claimed.id).await
         {
-            return failed(why, Verdict::Neutral);
+            return failed(why, RouteSignal::Neutral);
         }
         if lease.remaining().is_zero() {
-            return failed("the claim ended before it was sent".to_owned(), Verdict::Neutral);
+            return failed("the claim ended before it was sent".to_owned(), RouteSignal::Neutral);
         }
         let message = self.message(job, destination);
         let published = sink.publish(&message).await;
         match published {
-            Published::Confirmed { .. } => (Outcome::Delivered, Verdict::Good),
-            Published::Refused(why) => failed(why, Verdict::Good),
-            Published::Failed(why) => failed(why, Verdict::Bad),
+            Published::Confirmed { .. } => (Outcome::Delivered, RouteSignal::Healthy),
+            Published::Refused(why) => failed(why, RouteSignal::Healthy),
+            Published::Failed(why) => failed(why, RouteSignal::Failing),
         }
     }
 
@@ -159,7 +159,7 @@ impl EventLane {
         match self.questions.call(async |session| worker::earlier_unprocessed(session, id).await).await {
             Ok(None) => Ok(()),
             Ok(Some(behind)) => Err(format!("waits behind event {behind}")),
-            Err(trouble) => Err(trouble.to_string()),
+            Err(error) => Err(error.to_string()),
         }
     }
 
@@ -169,8 +169,8 @@ impl EventLane {
         size.saturating_sub(self.key_order.waiting()) / 2
     }
 
-    /// Whether something could be claimed now that these were before.
-    async fn uncovers(&self, recorded: &[EventId]) -> bool {
+    /// Whether rows may be claimed now that had to wait for these.
+    async fn unblocks(&self, recorded: &[EventId]) -> bool {
         if recorded.is_empty() {
             return false;
         }
@@ -192,14 +192,14 @@ impl EventLane {
     }
 }
 
-fn failed(error: String, verdict: Verdict) -> (Outcome, Verdict) {
-    (Outcome::Failed { error: Some(error) }, verdict)
+fn failed(error: String, signal: RouteSignal) -> (Outcome, RouteSignal) {
+    (Outcome::Failed { error: Some(error) }, signal)
 }
 
 impl Lane for EventLane {
     type Job = Job;
     type Lease = Lease;
-    type Outcome = Parting;
+    type Outcome = EventOutcome;
 
     fn name(&self) -> &'static str {
         "event"
@@ -222,20 +222,20 @@ impl Lane for EventLane {
         Origin { attempt: u32::try_from(job.claimed.retry_count).ok().map(|before| before + 1), caller: None }
     }
 
-    fn end(&self, parting: &Parting) -> End {
-        match &parting.outcome {
+    fn end(&self, outcome: &EventOutcome) -> End {
+        match &outcome.outcome {
             Outcome::Delivered => End::well("DELIVERED"),
             Outcome::Failed { .. } => End::badly("FAILED", None),
         }
     }
 
-    async fn claim(&self, capacity: &ClaimCapacity) -> Result<Claim<Job>, Trouble> {
+    async fn claim(&self, capacity: &ClaimCapacity) -> Result<Claim<Job>, LaneError> {
         let size = self.claim_size(capacity);
         if size == 0 {
-            return Ok(Claim::of(Vec::new()));
+            return Ok(Claim::new(Vec::new()));
         }
         let Some(at_most) = u16::try_from(size).ok().and_then(|size| BatchSize::try_from(size).ok()) else {
-            return Err(Trouble::Refused(format!("a claim of {size} events")));
+            return Err(LaneError::Refused(format!("a claim of {size} events")));
         };
         let followers = u16::try_from(self.followers(size)).unwrap_or(u16::MAX);
         let claim = async |session: &Session| {
@@ -257,53 +257,63 @@ impl Lane for EventLane {
         Ok(Claim { jobs: claim.events.into_iter().map(job).collect(), taken_over })
     }
 
-    async fn dispatch(&self, mut job: Job, lease: LeaseWatch) -> Finished<Parting> {
+    async fn dispatch(&self, mut job: Job, lease: LeaseWatch) -> DispatchResult<EventOutcome> {
         let began = Instant::now();
-        let (outcome, verdict) = self.carry(&mut job, &lease).await;
+        let (outcome, signal) = self.publish(&mut job, &lease).await;
         let turn = (self.strict() && outcome == Outcome::Delivered).then_some(job.turn);
-        Finished { outcome: Parting { outcome, turn }, latency: began.elapsed(), verdict }
+        DispatchResult { outcome: EventOutcome { outcome, turn }, latency: began.elapsed(), signal }
     }
 
-    fn abandoned(&self, _lease: &Lease) -> Option<Parting> {
+    fn abandoned(&self, _lease: &Lease) -> Option<EventOutcome> {
         let outcome = Outcome::Failed { error: Some("publishing was cut off".to_owned()) };
-        Some(Parting { outcome, turn: None })
+        Some(EventOutcome { outcome, turn: None })
     }
 
-    async fn complete(&self, done: &[Arc<Done<Lease, Parting>>]) -> Result<Vec<Ended>, Trouble> {
-        let completions: Vec<_> = done
+    async fn complete(
+        &self,
+        completions: &[Arc<Completion<Lease, EventOutcome>>],
+    ) -> Result<Vec<CompletionResult>, LaneError> {
+        let batch: Vec<_> = completions
             .iter()
-            .map(|done| Completion {
-                id: done.lease.id,
-                processor: done.lease.processor.clone(),
-                outcome: done.outcome.outcome.clone(),
+            .map(|completion| worker::Completion {
+                id: completion.lease.id,
+                processor: completion.lease.processor.clone(),
+                outcome: completion.outcome.outcome.clone(),
             })
             .collect();
-        let ends =
-            self.completions.call(async |session| worker::complete_batch(session, &completions).await).await?;
-        let last = |(end, done): (&Result<(), CompleteError>, &Arc<Done<Lease, Parting>>)| {
-            (end.is_ok() && done.outcome.turn.as_ref().is_some_and(Turn::is_last)).then_some(done.lease.id)
+        let ends = self.completions.call(async |session| worker::complete_batch(session, &batch).await).await?;
+        let last = |(end, completion): (&Result<(), CompleteError>, &Arc<Completion<Lease, EventOutcome>>)| {
+            (end.is_ok() && completion.outcome.turn.as_ref().is_some_and(Turn::is_last))
+                .then_some(completion.lease.id)
         };
-        let recorded: Vec<_> = ends.iter().zip(done).filter_map(last).collect();
-        let uncovers = self.uncovers(&recorded).await;
-        let ended = |(end, done): (Result<(), CompleteError>, &Arc<Done<Lease, Parting>>)| match end {
-            Ok(()) => match done.outcome.outcome {
-                Outcome::Delivered => Ended::Recorded { state: "DELIVERED", again: false, frees: uncovers },
-                Outcome::Failed { .. } => Ended::Recorded { state: "FAILED", again: true, frees: false },
-            },
-            Err(CompleteError::ClaimLost(_)) => Ended::LeaseLost,
-            Err(error) => Ended::Refused(Trouble::from(error).to_string()),
-        };
-        Ok(ends.into_iter().zip(done).map(ended).collect())
+        let recorded: Vec<_> = ends.iter().zip(completions).filter_map(last).collect();
+        let unblocks = self.unblocks(&recorded).await;
+        let result =
+            |(end, completion): (Result<(), CompleteError>, &Arc<Completion<Lease, EventOutcome>>)| match end {
+                Ok(()) => match completion.outcome.outcome {
+                    Outcome::Delivered => CompletionResult::Recorded {
+                        state: "DELIVERED",
+                        retry_scheduled: false,
+                        unblocks_rows: unblocks,
+                    },
+                    Outcome::Failed { .. } => {
+                        CompletionResult::Recorded { state: "FAILED", retry_scheduled: true, unblocks_rows: false }
+                    }
+                },
+                Err(CompleteError::ClaimLost(_)) => CompletionResult::LeaseLost,
+                Err(error) => CompletionResult::Refused(LaneError::from(error).to_string()),
+            };
+        Ok(ends.into_iter().zip(completions).map(result).collect())
     }
 
-    async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, Trouble> {
+    async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, LaneError> {
         // A claim of this lane cannot be made longer, and nobody asks.
         Ok(vec![false; leases.len()])
     }
 
     /// The contract has no way back but a failure: the retry count rises.
-    async fn release(&self, leases: &[Lease]) -> Result<usize, Trouble> {
-        let back = |lease: &Lease| Completion {
+    async fn release(&self, leases: &[Lease]) -> Result<usize, LaneError> {
+        let back = |lease: &Lease| worker::Completion {
             id: lease.id,
             processor: lease.processor.clone(),
             outcome: Outcome::Failed { error: Some("given back before it was sent".to_owned()) },
@@ -314,11 +324,11 @@ impl Lane for EventLane {
     }
 
     /// Claims take over what is stale by themselves.
-    async fn repair(&self) -> Result<Repaired, Trouble> {
+    async fn repair(&self) -> Result<Repaired, LaneError> {
         Ok(Repaired::default())
     }
 
-    async fn next_due(&self) -> Result<Option<Duration>, Trouble> {
+    async fn next_due(&self) -> Result<Option<Duration>, LaneError> {
         self.claims.call(async |session| worker::next_due(session).await).await
     }
 }

@@ -1,7 +1,10 @@
-//! What the engine asks of a lane: hand out claimed rows, carry one, take outcomes back, keep leases alive.
+//! The interface between the engine and a lane: claim rows, dispatch one, record outcomes, keep leases alive.
 //!
-//! The lane knows its database and its ways out. The engine knows neither: to it a job is something with a lease and a
-//! route, an outcome is something to be handed back, and every call may fail in one of the two ways of [`Trouble`].
+//! A lane knows its database and its rails, sinks or stores. The engine knows neither: a job has a lease and a route, an outcome
+//! is passed back to the lane, and every call fails in one of the two ways of [`LaneError`].
+//!
+//! A dispatch returns a [`DispatchResult`]; its outcome and lease make up a [`Completion`]; recording that returns a
+//! [`CompletionResult`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Display};
@@ -14,15 +17,16 @@ use crate::claim_capacity::ClaimCapacity;
 use crate::lease::{LeaseWatch, Term};
 use crate::trace::{End, Origin};
 
-/// A kind of work, claimed from a database under leases and carried somewhere.
+/// A kind of work, claimed from a database under leases and dispatched to a rail, sink or store.
 ///
-/// The engine puts a limit of time on each call and drops the future when it has passed. A call must therefore leave
-/// nothing half-done on this side when dropped; what happened on the other side is not known then, and the
-/// engine takes it as [`Trouble::Away`].
+/// The engine sets a timeout on each call and drops the future when it has passed. A dropped call must leave no partial state
+/// in this process. Whether the database has executed it is unknown then: the engine treats it as
+/// [`LaneError::Unavailable`].
 pub trait Lane: Send + Sync + 'static {
     /// A claimed row.
     type Job: Send + 'static;
-    /// The right to work on a row: its id and token. Its `Display` names the row for logs and must not show the token.
+    /// The exclusive right to dispatch a row: its id and lease token. Its `Display` names the row for logs and must not show
+    /// the token.
     type Lease: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static;
     /// How a dispatch ended, as the lane records it.
     type Outcome: Send + Sync + 'static;
@@ -30,143 +34,147 @@ pub trait Lane: Send + Sync + 'static {
     /// The name of the lane, for logs.
     fn name(&self) -> &'static str;
 
-    /// How long a lease of this lane lasts, and whether it can be made longer.
+    /// The term of the leases of this lane, and whether they can be renewed.
     fn term(&self) -> Term;
 
     /// The lease of a job.
     fn lease(&self, job: &Self::Job) -> Self::Lease;
 
-    /// The name of the rail or sink that a job goes to: caps, breakers and metrics are kept by it.
+    /// The rail, sink or store of a job: the key of in-flight limits, circuit breakers and metrics.
     fn route<'a>(&self, job: &'a Self::Job) -> &'a str;
 
-    /// Where a job comes from, for traces.
+    /// The attempt number and the producer's trace of a job, for traces.
     fn origin(&self, _job: &Self::Job) -> Origin {
         Origin::default()
     }
 
-    /// How a dispatch ended, for traces: by words that are safe to show.
+    /// How a dispatch ended, for traces: in words that are safe to export.
     fn end(&self, outcome: &Self::Outcome) -> End;
 
-    /// Claims due rows: at most [`ClaimCapacity::total`], and of a route at most [`ClaimCapacity::for_route`] it. What comes beyond that is
-    /// given back unstarted.
-    fn claim(&self, capacity: &ClaimCapacity) -> impl Future<Output = Result<Claim<Self::Job>, Trouble>> + Send;
+    /// Claims due rows: at most [`ClaimCapacity::total`], and of a route at most [`ClaimCapacity::for_route`] it. The engine
+    /// releases rows beyond that unstarted.
+    fn claim(&self, capacity: &ClaimCapacity) -> impl Future<Output = Result<Claim<Self::Job>, LaneError>> + Send;
 
-    /// Carries one job, once. Dropped at any await when the lease is lost. Before something leaves that cannot be
-    /// called back, `lease` says how much time is left.
-    fn dispatch(&self, job: Self::Job, lease: LeaseWatch) -> impl Future<Output = Finished<Self::Outcome>> + Send;
+    /// Dispatches one job, once. Dropped at any await when the lease is lost. Before an irreversible request is sent, check
+    /// that `lease` has time left.
+    fn dispatch(
+        &self,
+        job: Self::Job,
+        lease: LeaseWatch,
+    ) -> impl Future<Output = DispatchResult<Self::Outcome>> + Send;
 
-    /// What to record for a dispatch that was cut off half-way: it panicked, or was cancelled while its lease may still be live.
-    /// Nothing: the lease is left to expire.
+    /// The outcome to record for a dispatch that panicked or was cancelled while its lease may still be live. With `None` the
+    /// lease expires.
     fn abandoned(&self, lease: &Self::Lease) -> Option<Self::Outcome>;
 
-    /// Records outcomes; one answer per row, in their order. Called again with the same rows after
-    /// [`Trouble::Away`], when the first call may have been carried out.
+    /// Records outcomes; one result per row, in order. Called again with the same rows after
+    /// [`LaneError::Unavailable`], although the first call may have been executed.
     fn complete(
         &self,
-        done: &[Arc<Done<Self::Lease, Self::Outcome>>],
-    ) -> impl Future<Output = Result<Vec<Ended>, Trouble>> + Send;
+        completions: &[Arc<Completion<Self::Lease, Self::Outcome>>],
+    ) -> impl Future<Output = Result<Vec<CompletionResult>, LaneError>> + Send;
 
-    /// An outcome is in the ledger with this state. For what a lane has to log about it.
-    fn recorded(&self, _route: &str, _done: &Done<Self::Lease, Self::Outcome>, _state: &'static str) {}
+    /// An outcome was recorded with this state. A hook for logs of the lane.
+    fn recorded(&self, _route: &str, _completion: &Completion<Self::Lease, Self::Outcome>, _state: &'static str) {}
 
-    /// Makes leases last a full term from now; for each whether it still holds, in their order. Never called where
-    /// the term is [`Term::Fixed`].
-    fn renew(&self, leases: &[Self::Lease]) -> impl Future<Output = Result<Vec<bool>, Trouble>> + Send;
+    /// Renews leases for a full term from now; whether each is still held, in order. Never called if the term is
+    /// [`Term::Fixed`].
+    fn renew(&self, leases: &[Self::Lease]) -> impl Future<Output = Result<Vec<bool>, LaneError>> + Send;
 
-    /// Gives back leases whose dispatch never began; how many were still held.
-    fn release(&self, leases: &[Self::Lease]) -> impl Future<Output = Result<usize, Trouble>> + Send;
+    /// Releases leases whose dispatch was not started; how many were still held.
+    fn release(&self, leases: &[Self::Lease]) -> impl Future<Output = Result<usize, LaneError>> + Send;
 
-    /// One pass over expired leases, whoever held them.
-    fn repair(&self) -> impl Future<Output = Result<Repaired, Trouble>> + Send;
+    /// Repairs one batch of expired leases of any worker.
+    fn repair(&self) -> impl Future<Output = Result<Repaired, LaneError>> + Send;
 
-    /// How long until the next scheduled row is due, by the database's clock. Rows that are due already do not count.
-    fn next_due(&self) -> impl Future<Output = Result<Option<Duration>, Trouble>> + Send;
+    /// The time until the next scheduled row is due, by the database's clock. Rows that are due already do not count.
+    fn next_due(&self) -> impl Future<Output = Result<Option<Duration>, LaneError>> + Send;
 }
 
-/// What a claim brought.
+/// The result of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim<J> {
     /// Rows under fresh leases.
     pub jobs: Vec<J>,
-    /// What became of expired leases that the claim met and ended first.
+    /// The expired leases that the claim repaired first.
     pub taken_over: Repaired,
 }
 
 impl<J> Claim<J> {
-    /// A claim that met no expired lease.
+    /// A claim that found no expired lease.
     #[must_use]
-    pub fn of(jobs: Vec<J>) -> Self {
+    pub fn new(jobs: Vec<J>) -> Self {
         Self { jobs, taken_over: Repaired::default() }
     }
 }
 
-/// A dispatch that came to its end.
+/// The result of a dispatch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finished<O> {
-    /// What is to be recorded.
+pub struct DispatchResult<O> {
+    /// The outcome to record.
     pub outcome: O,
-    /// How long it took.
+    /// How long the dispatch took.
     pub latency: Duration,
-    /// What it says about the route.
-    pub verdict: Verdict,
+    /// What it says about the health of its route.
+    pub signal: RouteSignal,
 }
 
-/// What a dispatch says about the health of its route.
+/// What a dispatch says about the health of its route, for the circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The route answered, whatever it said.
-    Good,
-    /// The route is failing: no connection, a timeout, an error of its own.
-    Bad,
-    /// Nothing was learned about the route, for instance because nothing was sent.
+pub enum RouteSignal {
+    /// The route answered, whether it accepted or refused.
+    Healthy,
+    /// The route is failing: no connection, a timeout, a server error.
+    Failing,
+    /// The dispatch says nothing about the route, for instance because nothing was sent.
     Neutral,
 }
 
-/// An outcome and the lease under which it is recorded.
+/// An outcome to record, and the lease under which it is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Done<L, O> {
-    /// Whose outcome it is.
+pub struct Completion<L, O> {
+    /// The lease of the dispatch.
     pub lease: L,
-    /// What is recorded.
+    /// Its outcome.
     pub outcome: O,
 }
 
-/// What became of one row of a completion.
+/// The result of recording one [`Completion`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// It is in the ledger.
+pub enum CompletionResult {
+    /// The outcome is recorded.
     Recorded {
-        /// The state that was recorded, which need not be the one that was asked for.
+        /// The recorded state, which may differ from the requested one.
         state: &'static str,
-        /// Whether the row is scheduled to be tried again.
-        again: bool,
-        /// Whether rows may be claimed now that could not be before, because they had to come after this one.
-        frees: bool,
+        /// Whether the row is scheduled for a retry.
+        retry_scheduled: bool,
+        /// Whether rows that had to wait for this one may be claimed now.
+        unblocks_rows: bool,
     },
-    /// Somebody else holds the row, or the lease ran out. An event of concurrency: nothing to repeat, nobody to page.
+    /// Another worker holds the row, or the lease has expired. A normal concurrency event: no retry, no alert.
     LeaseLost,
-    /// The row had ended before, by a repetition of this very call or by somebody else.
+    /// The row was terminal already, by a repetition of this call or by another worker.
     AlreadyTerminal,
-    /// The index that allows one end per row held back a second one. The lease should have.
+    /// The unique index that allows one terminal outcome per row rejected a second one. The lease check should have.
     Backstop,
-    /// The database would not have this row; the message is safe to log.
+    /// The database refused this row; the message is safe to log.
     Refused(String),
 }
 
-/// What became of expired leases, ended by a pass of repair or taken over by a claim.
+/// Expired leases that a repair or a claim has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
-    /// Rows that went back into the queue.
+    /// Rows requeued.
     pub requeued: usize,
-    /// Rows that ended because they had no attempts left.
+    /// Rows ended because they had no attempts left.
     pub ended: usize,
-    /// Whether another pass may find more.
+    /// Whether there may be more expired leases.
     pub more: bool,
-    /// Rows of the lane that were ever quarantined, because they were pending although they had ended. Never falls.
+    /// The number of rows of the lane ever quarantined, because they were pending although terminal. Never falls.
     pub quarantined: u64,
-    /// The attempts that the ledger has of them, by route and state; empty where the lane has no ledger.
+    /// The attempts recorded for them, by route and state; empty if the lane has no ledger.
     pub attempts: BTreeMap<(String, &'static str), usize>,
-    /// The workers that were not heard of again, where the lane knows them.
+    /// The workers that held the leases, if the lane knows them.
     pub lost_workers: BTreeSet<String>,
 }
 
@@ -178,14 +186,13 @@ impl Repaired {
     }
 }
 
-/// Why a call brought nothing. The messages are safe to log.
+/// Why a call of a lane failed. The messages are safe to log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
-    /// The database can't be reached now: a lost connection, a restart, a timeout. The call may have been carried out.
-    /// Try again soon.
-    #[error("the database is away: {0}")]
-    Away(String),
-    /// The database answered and would not do it: a missing right, or a bug. Trying again soon is of no use.
+pub enum LaneError {
+    /// The database cannot be reached now: a lost connection, a restart, a timeout. It may have executed the call. Retry soon.
+    #[error("the database is unavailable: {0}")]
+    Unavailable(String),
+    /// The database refused the call: a missing privilege, or a bug. A retry would fail too.
     #[error("the database refused: {0}")]
     Refused(String),
 }

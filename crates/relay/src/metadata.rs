@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use symphony_outbox::WorkerId;
 use symphony_outbox::connect::Target;
 use symphony_outbox::error::metadata::MoveError;
-use symphony_outbox::metadata::worker::{self, Answer, Completion, Outcome};
+use symphony_outbox::metadata::worker::{self, Answer, Outcome};
 use symphony_outbox::metadata::{Claimed, EntryId, Reason, Status};
 
 use crate::claim_capacity::ClaimCapacity;
 use crate::key_order::{KeyOrder, Turn};
-use crate::lane::{Claim, Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
+use crate::lane::{Claim, Completion, CompletionResult, DispatchResult, Lane, LaneError, Repaired, RouteSignal};
 use crate::lease::{LeaseWatch, Term};
 use crate::session_pool::SessionPool;
 use crate::store::{Record, Store, Written};
@@ -104,30 +104,30 @@ impl MetadataLane {
         stores.into_iter().map(|store| capacity.for_route(store)).sum::<usize>().min(capacity.total())
     }
 
-    async fn carry(&self, job: &mut Job, lease: &LeaseWatch) -> (Outcome, Verdict) {
+    async fn write(&self, job: &mut Job, lease: &LeaseWatch) -> (Outcome, RouteSignal) {
         let Some(store) = job.store.take() else {
-            return (failed("no route fits the type of the entity"), Verdict::Neutral);
+            return (failed("no route fits the type of the entity"), RouteSignal::Neutral);
         };
         let Some(store) = self.storing.stores.get(&store) else {
-            return (failed(&format!("there is no store {store}")), Verdict::Neutral);
+            return (failed(&format!("there is no store {store}")), RouteSignal::Neutral);
         };
         job.turn.wait_for_turn().await;
         if lease.remaining().is_zero() {
-            return (failed("the claim ended before it was written"), Verdict::Neutral);
+            return (failed("the claim ended before it was written"), RouteSignal::Neutral);
         }
         match store.write(&record(&job.claimed)).await {
-            Written::Stored | Written::Superseded => (Outcome::Published, Verdict::Good),
-            Written::Refused(why) => (failed(&why), Verdict::Good),
-            Written::Failed(why) => (failed(&why), Verdict::Bad),
+            Written::Stored | Written::Superseded => (Outcome::Published, RouteSignal::Healthy),
+            Written::Refused(why) => (failed(&why), RouteSignal::Healthy),
+            Written::Failed(why) => (failed(&why), RouteSignal::Failing),
         }
     }
 
     /// Ends claims, and tells which entries are dead.
-    async fn end(&self, pool: &SessionPool, completions: &[Completion]) -> Result<Vec<Answer>, Trouble> {
+    async fn end(&self, pool: &SessionPool, completions: &[worker::Completion]) -> Result<Vec<Answer>, LaneError> {
         let answers = pool.call(async |session| worker::complete_batch(session, completions).await).await?;
         for (answer, completion) in answers.iter().zip(completions) {
             if is_dead(answer) {
-                tell_dead(completion.lease.id);
+                log_dead_letter(completion.lease.id);
             }
         }
         Ok(answers)
@@ -159,7 +159,7 @@ fn is_dead(answer: &Answer) -> bool {
 }
 
 /// The line that alerting matches: one for each entry that is given up, by its id alone.
-fn tell_dead(entry: EntryId) {
+fn log_dead_letter(entry: EntryId) {
     tracing::error!(event = "METADATA_OUTBOX_DLQ", %entry, "metadata entry moved to DLQ");
 }
 
@@ -196,11 +196,11 @@ impl Lane for MetadataLane {
         }
     }
 
-    async fn claim(&self, capacity: &ClaimCapacity) -> Result<Claim<Job>, Trouble> {
+    async fn claim(&self, capacity: &ClaimCapacity) -> Result<Claim<Job>, LaneError> {
         let size = self.claim_size(capacity);
         // To the database 0 would mean 100.
         if size == 0 {
-            return Ok(Claim::of(Vec::new()));
+            return Ok(Claim::new(Vec::new()));
         }
         let at_most = i32::try_from(size).unwrap_or(i32::MAX);
         let claimed =
@@ -210,36 +210,42 @@ impl Lane for MetadataLane {
             turn: self.key_order.join(claimed.entity.entity_type(), claimed.entity.entity_id()),
             claimed,
         };
-        Ok(Claim::of(claimed.into_iter().map(job).collect()))
+        Ok(Claim::new(claimed.into_iter().map(job).collect()))
     }
 
-    async fn dispatch(&self, mut job: Job, lease: LeaseWatch) -> Finished<Outcome> {
+    async fn dispatch(&self, mut job: Job, lease: LeaseWatch) -> DispatchResult<Outcome> {
         let began = Instant::now();
-        let (outcome, verdict) = self.carry(&mut job, &lease).await;
-        Finished { outcome, latency: began.elapsed(), verdict }
+        let (outcome, signal) = self.write(&mut job, &lease).await;
+        DispatchResult { outcome, latency: began.elapsed(), signal }
     }
 
     fn abandoned(&self, _lease: &Lease) -> Option<Outcome> {
         Some(failed("writing was cut off"))
     }
 
-    async fn complete(&self, done: &[Arc<Done<Lease, Outcome>>]) -> Result<Vec<Ended>, Trouble> {
-        let completions: Vec<_> = done
+    async fn complete(
+        &self,
+        completions: &[Arc<Completion<Lease, Outcome>>],
+    ) -> Result<Vec<CompletionResult>, LaneError> {
+        let batch: Vec<_> = completions
             .iter()
-            .map(|done| Completion { lease: done.lease.0.clone(), outcome: done.outcome.clone() })
+            .map(|completion| worker::Completion {
+                lease: completion.lease.0.clone(),
+                outcome: completion.outcome.clone(),
+            })
             .collect();
-        let answers = self.end(&self.completions, &completions).await?;
-        Ok(answers.into_iter().map(ended).collect())
+        let answers = self.end(&self.completions, &batch).await?;
+        Ok(answers.into_iter().map(completion_result).collect())
     }
 
-    async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, Trouble> {
+    async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, LaneError> {
         // A claim of this lane cannot be made longer, and nobody asks.
         Ok(vec![false; leases.len()])
     }
 
     /// The machine has no way back but a failure: the retry count rises, and the last one ends in the DLQ.
-    async fn release(&self, leases: &[Lease]) -> Result<usize, Trouble> {
-        let back = |lease: &Lease| Completion { lease: lease.0.clone(), outcome: failed("RELEASED") };
+    async fn release(&self, leases: &[Lease]) -> Result<usize, LaneError> {
+        let back = |lease: &Lease| worker::Completion { lease: lease.0.clone(), outcome: failed("RELEASED") };
         let completions: Vec<_> = leases.iter().map(back).collect();
         let mut released = 0;
         for completions in completions.chunks(BATCH) {
@@ -249,30 +255,34 @@ impl Lane for MetadataLane {
         Ok(released)
     }
 
-    async fn repair(&self) -> Result<Repaired, Trouble> {
+    async fn repair(&self) -> Result<Repaired, LaneError> {
         let most = i32::try_from(BATCH).unwrap_or(i32::MAX);
         let repaired = self.repairs.call(async |session| worker::repair(session, most).await).await?;
         let dead: Vec<_> = repaired.iter().filter(|repaired| repaired.status == Status::Dlq).collect();
         for repaired in &dead {
-            tell_dead(repaired.id);
+            log_dead_letter(repaired.id);
         }
         let (requeued, ended) = (repaired.len() - dead.len(), dead.len());
         Ok(Repaired { requeued, ended, more: repaired.len() == BATCH, ..Repaired::default() })
     }
 
-    async fn next_due(&self) -> Result<Option<Duration>, Trouble> {
+    async fn next_due(&self) -> Result<Option<Duration>, LaneError> {
         self.claims.call(async |session| worker::next_due(session).await).await
     }
 }
 
-fn ended(answer: Answer) -> Ended {
+fn completion_result(answer: Answer) -> CompletionResult {
     match (answer.refused, answer.status) {
-        (None, Some(status)) => {
-            Ended::Recorded { state: status.as_str(), again: answer.next_retry_at.is_some(), frees: false }
+        (None, Some(status)) => CompletionResult::Recorded {
+            state: status.as_str(),
+            retry_scheduled: answer.next_retry_at.is_some(),
+            unblocks_rows: false,
+        },
+        (Some(MoveError::AlreadyTerminal(_)), _) => CompletionResult::AlreadyTerminal,
+        (Some(MoveError::ClaimLost(_) | MoveError::WrongStatus(_) | MoveError::Missing(_)), _) => {
+            CompletionResult::LeaseLost
         }
-        (Some(MoveError::AlreadyTerminal(_)), _) => Ended::AlreadyTerminal,
-        (Some(MoveError::ClaimLost(_) | MoveError::WrongStatus(_) | MoveError::Missing(_)), _) => Ended::LeaseLost,
-        (Some(error), _) => Ended::Refused(Trouble::from(error).to_string()),
-        (None, None) => Ended::Refused("the database did not say what became of it".to_owned()),
+        (Some(error), _) => CompletionResult::Refused(LaneError::from(error).to_string()),
+        (None, None) => CompletionResult::Refused("the database did not say what became of it".to_owned()),
     }
 }

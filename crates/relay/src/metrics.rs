@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::breaker::Health;
-use crate::lane::{Repaired, Verdict};
+use crate::lane::{Repaired, RouteSignal};
 use crate::wake::Cause;
 
 /// Somebody who counts. Every method does nothing unless it is written; none may block.
@@ -15,7 +15,7 @@ pub trait Meter: Send + Sync + 'static {
     /// A dispatch began.
     fn dispatch_started(&self, _route: &str) {}
     /// A dispatch came to its end by itself.
-    fn dispatch_finished(&self, _route: &str, _latency: Duration, _verdict: Verdict) {}
+    fn dispatch_finished(&self, _route: &str, _latency: Duration, _signal: RouteSignal) {}
     /// A dispatch was cut off.
     fn dispatch_abandoned(&self, _route: &str) {}
     /// How many dispatches of a route are running now.
@@ -47,7 +47,7 @@ pub trait Meter: Send + Sync + 'static {
     /// The listener is there, or gone.
     fn listener_connected(&self, _connected: bool) {}
     /// A call to the database failed.
-    fn trouble(&self, _call: &'static str) {}
+    fn call_failed(&self, _call: &'static str) {}
 }
 
 /// How much a claim brought, measured by what it asked for.

@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 use symphony_outbox::connect::{Session, Target};
 use symphony_outbox::error::{CompleteError, Fault};
 use symphony_outbox::payment::worker::{self, Claimed, ClaimedBatch, Rooms as RailCapacity};
-use symphony_outbox::payment::{self, AttemptState, Completed, Completion, Outcome, RailAnswer};
+use symphony_outbox::payment::{self, AttemptState, Completed, Outcome, RailAnswer};
 use symphony_outbox::{BatchSize, OutboxId, WorkerId};
 
 use tokio::time::timeout;
 
 use crate::claim_capacity::ClaimCapacity;
-use crate::lane::{Claim, Done, Ended, Finished, Lane, Repaired, Trouble, Verdict};
+use crate::lane::{Claim, Completion, CompletionResult, DispatchResult, Lane, LaneError, Repaired, RouteSignal};
 use crate::lease::{LeaseWatch, Term};
 use crate::rail::{Answer, Payment, Rail};
 use crate::session_pool::SessionPool;
@@ -93,33 +93,35 @@ impl PaymentLane {
 
     /// What the rail's policy allows. The engine puts no limit on a dispatch whose lease it renews, so this must not wait
     /// for ever for an answer that was lost on the way.
-    async fn advice(&self, rail: &dyn Rail, lease: payment::Lease) -> Result<worker::Advice, Trouble> {
+    async fn advice(&self, rail: &dyn Rail, lease: payment::Lease) -> Result<worker::Advice, LaneError> {
         let limit = LONGEST_ADVICE.min(self.lease / 3);
         let sending = unknown::sending_time(rail);
         let asked = self
             .questions
             .call(async |session| worker::advise_on_unknown_outcome(session, &self.worker, lease, sending).await);
-        timeout(limit, asked).await.unwrap_or_else(|_| Err(Trouble::Away(format!("no answer within {limit:?}"))))
+        timeout(limit, asked)
+            .await
+            .unwrap_or_else(|_| Err(LaneError::Unavailable(format!("no answer within {limit:?}"))))
     }
 
     /// Sends, unless the rail must be asked first what became of an earlier attempt.
-    async fn carry(&self, rail: &dyn Rail, job: Claimed, lease: &LeaseWatch) -> (Outcome, Verdict) {
+    async fn send(&self, rail: &dyn Rail, job: Claimed, lease: &LeaseWatch) -> (Outcome, RouteSignal) {
         let (held, outcome_unknown) = (job.lease(), job.outcome_unknown);
         let payment = payment_of(job);
         let standing = if outcome_unknown {
             match unknown::ask(rail, &payment, self.advice(rail, held).await).await {
-                Next::Record(outcome, verdict) => return (outcome, verdict),
+                Next::Record(outcome, signal) => return (outcome, signal),
                 Next::Send(standing) => standing,
             }
         } else {
             unknown::Standing::Clear
         };
         if let Err(invalid) = rail.validate(&payment) {
-            return (standing.of_invalid(invalid), Verdict::Neutral);
+            return (standing.of_invalid(invalid), RouteSignal::Neutral);
         }
         if lease.remaining().is_zero() {
             // Too late to send, and too late to record: the lease has gone, or goes now.
-            return (standing.of_unsent("the lease ended before it was sent"), Verdict::Neutral);
+            return (standing.of_unsent("the lease ended before it was sent"), RouteSignal::Neutral);
         }
         // A rail keeps to its own limit. One that does not must not hold the lease for ever.
         let limit = rail.timeout() + OVERTIME;
@@ -175,7 +177,7 @@ impl fmt::Display for Lease {
 
 /// How an attempt ended, and how long the rail took.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct PaymentOutcome {
     outcome: Outcome,
     latency: Option<Duration>,
 }
@@ -183,7 +185,7 @@ pub struct Record {
 impl Lane for PaymentLane {
     type Job = Job;
     type Lease = Lease;
-    type Outcome = Record;
+    type Outcome = PaymentOutcome;
 
     fn name(&self) -> &'static str {
         "payment"
@@ -206,18 +208,18 @@ impl Lane for PaymentLane {
         Origin { attempt, caller: job.caller }
     }
 
-    fn end(&self, record: &Record) -> End {
-        let (state, outcome) = (record.outcome.state().as_str(), &record.outcome);
+    fn end(&self, outcome: &PaymentOutcome) -> End {
+        let (state, outcome) = (outcome.outcome.state().as_str(), &outcome.outcome);
         match outcome.reason() {
             None => End::well(state),
             Some(reason) => End::badly(state, Some(&reason.code)),
         }
     }
 
-    async fn claim(&self, capacity: &ClaimCapacity) -> Result<Claim<Job>, Trouble> {
+    async fn claim(&self, capacity: &ClaimCapacity) -> Result<Claim<Job>, LaneError> {
         let Some(at_most) = u16::try_from(capacity.total()).ok().and_then(|total| BatchSize::try_from(total).ok())
         else {
-            return Err(Trouble::Refused(format!("a claim of {} rows", capacity.total())));
+            return Err(LaneError::Refused(format!("a claim of {} rows", capacity.total())));
         };
         let per_rail = self.rail_capacity(|rail| capacity.for_route(rail));
         let ClaimedBatch { claimed, taken_over } = self
@@ -234,53 +236,57 @@ impl Lane for PaymentLane {
         Ok(Claim { jobs: claimed.into_iter().map(job).collect(), taken_over: ended_leases(&taken_over) })
     }
 
-    async fn dispatch(&self, job: Job, lease: LeaseWatch) -> Finished<Record> {
+    async fn dispatch(&self, job: Job, lease: LeaseWatch) -> DispatchResult<PaymentOutcome> {
         let (began, job) = (Instant::now(), job.claimed);
-        let (outcome, verdict) = match self.rails.get(&job.rail_type) {
-            Some(rail) => self.carry(rail.as_ref(), job, &lease).await,
+        let (outcome, signal) = match self.rails.get(&job.rail_type) {
+            Some(rail) => self.send(rail.as_ref(), job, &lease).await,
             // No claim asked for it; whoever serves the rail will have it.
-            None => {
-                (unknown::Standing::of(&job).of_unsent("this relayer does not serve the rail"), Verdict::Neutral)
-            }
+            None => (
+                unknown::Standing::of(&job).of_unsent("this relayer does not serve the rail"),
+                RouteSignal::Neutral,
+            ),
         };
         let latency = began.elapsed();
-        Finished { outcome: Record { outcome, latency: Some(latency) }, latency, verdict }
+        DispatchResult { outcome: PaymentOutcome { outcome, latency: Some(latency) }, latency, signal }
     }
 
-    fn abandoned(&self, _lease: &Lease) -> Option<Record> {
-        Some(Record { outcome: unknown::still_unknown("the dispatch was cut off"), latency: None })
+    fn abandoned(&self, _lease: &Lease) -> Option<PaymentOutcome> {
+        Some(PaymentOutcome { outcome: unknown::still_unknown("the dispatch was cut off"), latency: None })
     }
 
-    async fn complete(&self, done: &[Arc<Done<Lease, Record>>]) -> Result<Vec<Ended>, Trouble> {
-        let completions: Vec<_> = done
+    async fn complete(
+        &self,
+        completions: &[Arc<Completion<Lease, PaymentOutcome>>],
+    ) -> Result<Vec<CompletionResult>, LaneError> {
+        let batch: Vec<_> = completions
             .iter()
-            .map(|done| Completion {
-                lease: done.lease.0,
-                outcome: done.outcome.outcome.clone(),
-                latency: done.outcome.latency,
+            .map(|completion| payment::Completion {
+                lease: completion.lease.0,
+                outcome: completion.outcome.outcome.clone(),
+                latency: completion.outcome.latency,
             })
             .collect();
         let complete = async |session: &Session| {
-            match worker::complete_batch(session, &self.worker, &completions).await {
+            match worker::complete_batch(session, &self.worker, &batch).await {
                 // The index refuses the whole statement. Alone, a row knows that it was meant; together, each is tried alone.
-                Err(stopped @ CompleteError::Fault(Fault::TerminalBackstop(_))) if completions.len() == 1 => {
+                Err(stopped @ CompleteError::Fault(Fault::TerminalBackstop(_))) if batch.len() == 1 => {
                     Ok(vec![Err(stopped)])
                 }
                 ends => ends,
             }
         };
         let ends = self.completions.call(complete).await?;
-        Ok(ends.into_iter().map(ended).collect())
+        Ok(ends.into_iter().map(completion_result).collect())
     }
 
-    fn recorded(&self, route: &str, done: &Done<Lease, Record>, state: &'static str) {
+    fn recorded(&self, route: &str, completion: &Completion<Lease, PaymentOutcome>, state: &'static str) {
         if state == AttemptState::Failed.as_str() {
-            let code = done.outcome.outcome.reason().map_or("", |reason| reason.code.as_str());
-            log_failed(done.lease.0.outbox_id, route, code);
+            let code = completion.outcome.outcome.reason().map_or("", |reason| reason.code.as_str());
+            log_failed(completion.lease.0.outbox_id, route, code);
         }
     }
 
-    async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, Trouble> {
+    async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, LaneError> {
         let leases: Vec<_> = leases.iter().map(|lease| lease.0).collect();
         let mut held = Vec::with_capacity(leases.len());
         for part in leases.chunks(MAX_LEASES_PER_CALL) {
@@ -293,7 +299,7 @@ impl Lane for PaymentLane {
         Ok(held)
     }
 
-    async fn release(&self, leases: &[Lease]) -> Result<usize, Trouble> {
+    async fn release(&self, leases: &[Lease]) -> Result<usize, LaneError> {
         let leases: Vec<_> = leases.iter().map(|lease| lease.0).collect();
         let mut count = 0;
         for part in leases.chunks(MAX_LEASES_PER_CALL) {
@@ -306,7 +312,7 @@ impl Lane for PaymentLane {
         Ok(count)
     }
 
-    async fn repair(&self) -> Result<Repaired, Trouble> {
+    async fn repair(&self) -> Result<Repaired, LaneError> {
         let repaired = self
             .repairs
             .call(async |session| worker::repair(session, &self.worker, BatchSize::MOST).await)
@@ -316,7 +322,7 @@ impl Lane for PaymentLane {
         Ok(Repaired { more, quarantined, ..ended_leases(&repaired) })
     }
 
-    async fn next_due(&self) -> Result<Option<Duration>, Trouble> {
+    async fn next_due(&self) -> Result<Option<Duration>, LaneError> {
         let capacity = self.rail_capacity(|_| 1);
         self.claims.call(async |session| worker::next_due(session, &capacity).await).await
     }
@@ -343,18 +349,18 @@ fn log_failed(outbox_id: OutboxId, rail: &str, error_code: &str) {
     tracing::warn!(event = "PAYMENT_FAILED", %outbox_id, rail, error_code, "a payment ended as FAILED");
 }
 
-fn ended(end: Result<Completed, CompleteError>) -> Ended {
+fn completion_result(end: Result<Completed, CompleteError>) -> CompletionResult {
     match end {
-        Ok(completed) => Ended::Recorded {
+        Ok(completed) => CompletionResult::Recorded {
             state: completed.state.as_str(),
-            again: completed.next_attempt_at.is_some(),
-            frees: false,
+            retry_scheduled: completed.next_attempt_at.is_some(),
+            unblocks_rows: false,
         },
-        Err(CompleteError::LeaseLost(_)) => Ended::LeaseLost,
-        Err(CompleteError::AlreadyTerminal(_)) => Ended::AlreadyTerminal,
-        Err(CompleteError::Fault(Fault::TerminalBackstop(_))) => Ended::Backstop,
+        Err(CompleteError::LeaseLost(_)) => CompletionResult::LeaseLost,
+        Err(CompleteError::AlreadyTerminal(_)) => CompletionResult::AlreadyTerminal,
+        Err(CompleteError::Fault(Fault::TerminalBackstop(_))) => CompletionResult::Backstop,
         Err(
             error @ (CompleteError::InvalidState(_) | CompleteError::InvalidArgument(_) | CompleteError::Fault(_)),
-        ) => Ended::Refused(Trouble::from(error).to_string()),
+        ) => CompletionResult::Refused(LaneError::from(error).to_string()),
     }
 }

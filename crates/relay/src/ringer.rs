@@ -8,7 +8,7 @@ use symphony_outbox::connect::Target;
 use tokio::time::{Instant, sleep_until};
 
 use crate::bell::Bell;
-use crate::lane::Trouble;
+use crate::lane::LaneError;
 use crate::session_pool::with_cause;
 
 /// How often to make sure that the session that hears is still there.
@@ -30,20 +30,20 @@ impl Ringer {
         Self { target, channel, bell: None, next_check: Instant::now() }
     }
 
-    fn lost(&mut self, error: &bell::Error) -> Trouble {
+    fn lost(&mut self, error: &bell::Error) -> LaneError {
         self.bell = None;
         match error {
             // Nobody removes a pooler within seconds.
-            bell::Error::Deaf => Trouble::Refused(error.to_string()),
+            bell::Error::Deaf => LaneError::Refused(error.to_string()),
             bell::Error::Connect(_) | bell::Error::Refused(_) | bell::Error::Lost => {
-                Trouble::Away(with_cause(error))
+                LaneError::Unavailable(with_cause(error))
             }
         }
     }
 }
 
 impl Bell for Ringer {
-    async fn arm(&mut self) -> Result<(), Trouble> {
+    async fn arm(&mut self) -> Result<(), LaneError> {
         let bell = match &mut self.bell {
             Some(bell) => bell,
             None => {
@@ -59,14 +59,14 @@ impl Bell for Ringer {
         armed.map_err(|error| self.lost(&error))
     }
 
-    async fn disarm(&mut self) -> Result<(), Trouble> {
+    async fn disarm(&mut self) -> Result<(), LaneError> {
         if let Some(bell) = &mut self.bell {
             bell.disarm();
         }
         Ok(())
     }
 
-    async fn rung(&mut self) -> Result<(), Trouble> {
+    async fn rung(&mut self) -> Result<(), LaneError> {
         let Some(bell) = &mut self.bell else { return std::future::pending().await };
         let rung = loop {
             tokio::select! {

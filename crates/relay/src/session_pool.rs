@@ -11,7 +11,7 @@ use symphony_outbox::connect::{self, Session, Target};
 use symphony_outbox::error::{CompleteError, Fault, LeaseError, Report, event, metadata};
 use tokio::sync::Semaphore;
 
-use crate::lane::Trouble;
+use crate::lane::LaneError;
 
 /// One or a few sessions to one database, connected on demand.
 #[derive(Debug)]
@@ -41,10 +41,10 @@ impl SessionPool {
     /// # Errors
     ///
     /// Why the call failed, and whether a retry may succeed.
-    pub async fn call<T, E: Into<Trouble>>(
+    pub async fn call<T, E: Into<LaneError>>(
         &self,
         ask: impl AsyncFnOnce(&Session) -> Result<T, E>,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, LaneError> {
         let _permit = self.permits.acquire().await;
         let idle = self.idle().pop().filter(|session| !session.client().is_closed());
         let session = match idle {
@@ -87,8 +87,8 @@ impl Drop for Call<'_> {
 }
 
 /// A failed connection. Safe to log: the message holds no password.
-fn not_connected(error: &connect::Error) -> Trouble {
-    Trouble::Away(with_cause(error))
+fn not_connected(error: &connect::Error) -> LaneError {
+    LaneError::Unavailable(with_cause(error))
 }
 
 /// An error with its root cause; the errors in between add nothing.
@@ -110,7 +110,7 @@ fn in_words(report: &Report) -> String {
     }
 }
 
-impl From<Fault> for Trouble {
+impl From<Fault> for LaneError {
     fn from(fault: Fault) -> Self {
         let words = in_words(fault.report());
         let transient = match &fault {
@@ -126,11 +126,11 @@ impl From<Fault> for Trouble {
             | Fault::AppendOnly(_)
             | Fault::TerminalBackstop(_) => false,
         };
-        if transient { Self::Away(words) } else { Self::Refused(words) }
+        if transient { Self::Unavailable(words) } else { Self::Refused(words) }
     }
 }
 
-impl From<LeaseError> for Trouble {
+impl From<LeaseError> for LaneError {
     fn from(error: LeaseError) -> Self {
         match error {
             LeaseError::InvalidArgument(report) => Self::Refused(in_words(&report)),
@@ -139,7 +139,7 @@ impl From<LeaseError> for Trouble {
     }
 }
 
-impl From<CompleteError> for Trouble {
+impl From<CompleteError> for LaneError {
     fn from(error: CompleteError) -> Self {
         match error {
             CompleteError::AlreadyTerminal(report)
@@ -151,7 +151,7 @@ impl From<CompleteError> for Trouble {
     }
 }
 
-impl From<event::ClaimError> for Trouble {
+impl From<event::ClaimError> for LaneError {
     fn from(error: event::ClaimError) -> Self {
         match error {
             event::ClaimError::InvalidArgument(report) => Self::Refused(in_words(&report)),
@@ -160,7 +160,7 @@ impl From<event::ClaimError> for Trouble {
     }
 }
 
-impl From<event::CompleteError> for Trouble {
+impl From<event::CompleteError> for LaneError {
     fn from(error: event::CompleteError) -> Self {
         match error {
             event::CompleteError::ClaimLost(report) | event::CompleteError::InvalidArgument(report) => {
@@ -171,7 +171,7 @@ impl From<event::CompleteError> for Trouble {
     }
 }
 
-impl From<metadata::ClaimError> for Trouble {
+impl From<metadata::ClaimError> for LaneError {
     fn from(error: metadata::ClaimError) -> Self {
         match error {
             metadata::ClaimError::InvalidArgument(report) => Self::Refused(in_words(&report)),
@@ -180,7 +180,7 @@ impl From<metadata::ClaimError> for Trouble {
     }
 }
 
-impl From<metadata::MoveError> for Trouble {
+impl From<metadata::MoveError> for LaneError {
     fn from(error: metadata::MoveError) -> Self {
         match error {
             metadata::MoveError::Missing(report)

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
-use crate::lane::Trouble;
+use crate::lane::LaneError;
 
 /// How many claims caused by rings within one window are too many: at 25 ms, more than some 300 a second.
 const THICK: usize = 8;
@@ -199,10 +199,10 @@ impl Wake {
     }
 
     /// A claim failed. How long to leave the database alone.
-    pub(crate) fn claim_failed(&mut self, trouble: &Trouble, now: Instant) {
+    pub(crate) fn claim_failed(&mut self, error: &LaneError, now: Instant) {
         self.claiming = None;
         self.nudged = Some(Cause::Retry);
-        self.not_before = now + self.backoff.after(trouble);
+        self.not_before = now + self.backoff.after(error);
     }
 
     /// Whether the bell should be armed.

@@ -12,9 +12,9 @@ use symphony_proof::kit::scratch::{Database, Server};
 use symphony_proof::kit::wait::until;
 use symphony_relay::Lane;
 use symphony_relay::claim_capacity::ClaimCapacity;
-use symphony_relay::lane::{Done, Ended, Finished, Verdict};
+use symphony_relay::lane::{Completion, CompletionResult, DispatchResult, RouteSignal};
 use symphony_relay::lease::LeaseWatch;
-use symphony_relay::payment::{PaymentLane, Record};
+use symphony_relay::payment::{PaymentLane, PaymentOutcome};
 use symphony_relay::rail::{Answer, BoxFuture, Inquiry, Invalid, Payment, Rail};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
@@ -101,7 +101,7 @@ async fn an_outcome_that_waits_does_not_hold_up_the_next() {
     let mut done = Vec::new();
     for job in lane.claim(&ClaimCapacity::new(2, 2)).await.unwrap().jobs {
         let lease = lane.lease(&job);
-        done.push(Arc::new(Done { lease, outcome: lane.dispatch(job, held()).await.outcome }));
+        done.push(Arc::new(Completion { lease, outcome: lane.dispatch(job, held()).await.outcome }));
     }
     let root = database.connect().await.unwrap();
     root.batch_execute(
@@ -122,7 +122,7 @@ async fn an_outcome_that_waits_does_not_hold_up_the_next() {
         lane.complete(&done[1..]).await.unwrap()
     };
     tokio::select! {
-        ended = next => assert_eq!(ended, [Ended::Recorded { state: "RETRYABLE", again: true, frees: false }]),
+        ended = next => assert_eq!(ended, [CompletionResult::Recorded { state: "RETRYABLE", retry_scheduled: true, unblocks_rows: false }]),
         ended = first => panic!("the next waited for the first, which came to {ended:?}"),
     }
 }
@@ -135,8 +135,11 @@ async fn a_database_that_never_says_what_the_policy_allows_does_not_hold_a_payme
     let job = working.claim(&one).await.unwrap().jobs.remove(0);
     let lease = working.lease(&job);
     let sent = working.dispatch(job, held()).await;
-    let ended = working.complete(&[Arc::new(Done { lease, outcome: sent.outcome })]).await.unwrap();
-    assert_eq!(ended, [Ended::Recorded { state: "RETRYABLE", again: true, frees: false }]);
+    let ended = working.complete(&[Arc::new(Completion { lease, outcome: sent.outcome })]).await.unwrap();
+    assert_eq!(
+        ended,
+        [CompletionResult::Recorded { state: "RETRYABLE", retry_scheduled: true, unblocks_rows: false }]
+    );
     let root = database.connect().await.unwrap();
     root.batch_execute("update symphony.payment_outbox_pending set next_attempt_at = now()").await.unwrap();
     let job = working.claim(&one).await.unwrap().jobs.remove(0);
@@ -146,8 +149,9 @@ async fn a_database_that_never_says_what_the_policy_allows_does_not_hold_a_payme
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("postgres://me@{}/x?connect_timeout=3600&sslmode=disable", silent.local_addr().unwrap());
     let deaf = lane(Target::parse(&url).unwrap(), Duration::from_secs(1));
-    let asked: Finished<Record> = timeout(SOON, deaf.dispatch(job, held())).await.expect("it waits for ever");
-    assert_eq!(asked.verdict, Verdict::Neutral);
+    let asked: DispatchResult<PaymentOutcome> =
+        timeout(SOON, deaf.dispatch(job, held())).await.expect("it waits for ever");
+    assert_eq!(asked.signal, RouteSignal::Neutral);
     let recorded = format!("{:?}", asked.outcome);
     assert!(recorded.contains("Retryable") && recorded.contains("OUTCOME_UNKNOWN"), "{recorded}");
 }
@@ -158,7 +162,7 @@ async fn a_rail_that_never_answers_does_not_hold_a_payment_for_ever() {
     let lane = lane_of(Mute { answers: false }, target(&database).await, LEASE);
     let job = lane.claim(&ClaimCapacity::new(1, 1)).await.unwrap().jobs.remove(0);
     let sent = timeout(SOON, lane.dispatch(job, held())).await.expect("it waits for ever");
-    assert_eq!(sent.verdict, Verdict::Bad);
+    assert_eq!(sent.signal, RouteSignal::Failing);
     let recorded = format!("{:?}", sent.outcome);
     assert!(recorded.contains("Retryable") && recorded.contains("OUTCOME_UNKNOWN"), "{recorded}");
 }
@@ -167,6 +171,6 @@ async fn a_rail_that_never_answers_does_not_hold_a_payment_for_ever() {
 async fn why_there_is_no_session_is_said_in_the_words_of_the_database() {
     let database = database(0).await;
     let lane = lane(target(&database).await.database("no_such_database"), LEASE);
-    let trouble = lane.claim(&ClaimCapacity::new(1, 1)).await.unwrap_err().to_string();
-    assert!(trouble.contains("does not exist"), "{trouble}");
+    let error = lane.claim(&ClaimCapacity::new(1, 1)).await.unwrap_err().to_string();
+    assert!(error.contains("does not exist"), "{error}");
 }

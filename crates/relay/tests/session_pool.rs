@@ -6,7 +6,7 @@ use symphony_outbox::ask::Ask as _;
 use symphony_outbox::connect::{Session, Target};
 use symphony_outbox::error::Fault;
 use symphony_proof::kit::scratch::Server;
-use symphony_relay::lane::Trouble;
+use symphony_relay::lane::LaneError;
 use symphony_relay::session_pool::SessionPool;
 
 async fn shape(session: &Session) -> Result<String, Fault> {
@@ -28,8 +28,8 @@ async fn a_session_that_remembers_what_is_no_longer_so_makes_way_for_another() {
     assert_eq!(pool.call(shape).await.unwrap(), "int4");
     define("text").await;
     // As after an upgrade: worth another try, not something to give up an outcome for.
-    let trouble = pool.call(shape).await.unwrap_err();
-    assert!(matches!(trouble, Trouble::Away(_)), "{trouble:?}");
+    let error = pool.call(shape).await.unwrap_err();
+    assert!(matches!(error, LaneError::Unavailable(_)), "{error:?}");
     assert_eq!(pool.call(shape).await.unwrap(), "text");
     drop((pool, admin));
     database.close().await.unwrap();

@@ -10,9 +10,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::claim_capacity::ClaimCapacity;
 use crate::completion_batcher::PendingCompletion;
 use crate::fail_point::{self, Step};
-use crate::lane::{Claim, Ended, Lane, Repaired, Trouble};
+use crate::lane::{Claim, CompletionResult, Lane, LaneError, Repaired};
 
-type Answer<T> = Result<T, Trouble>;
+type Answer<T> = Result<T, LaneError>;
 pub(super) type Jobs<L> = Answer<Claim<<L as Lane>::Job>>;
 pub(super) type LanePending<L> = PendingCompletion<<L as Lane>::Lease, <L as Lane>::Outcome>;
 
@@ -23,7 +23,7 @@ pub(super) enum Report<L: Lane> {
     /// A claim that returned after its timeout, and its rows.
     ClaimedLate { sent: Instant, claim: Claim<L::Job> },
     /// A completion.
-    Completed { batch: Vec<LanePending<L>>, ended: Answer<Vec<Ended>> },
+    Completed { batch: Vec<LanePending<L>>, results: Answer<Vec<CompletionResult>> },
     /// A renewal of the leases of these dispatches, and when it was sent.
     Renewed { dispatches: Vec<Id>, sent: Instant, held: Answer<Vec<bool>> },
     /// A release of leases that were not started.
@@ -85,22 +85,22 @@ impl<L: Lane> Calls<L> {
     pub(super) fn wait_for(&mut self, mut late: JoinSet<Jobs<L>>, sent: Instant, until: Instant) {
         self.tasks.spawn(async move {
             let claim = timeout_at(until, late.join_next()).await.ok().and_then(|joined| flat(joined).ok());
-            Report::ClaimedLate { sent, claim: claim.unwrap_or_else(|| Claim::of(Vec::new())) }
+            Report::ClaimedLate { sent, claim: claim.unwrap_or_else(|| Claim::new(Vec::new())) }
         });
     }
 
     pub(super) fn complete(&mut self, batch: Vec<LanePending<L>>) {
         let (lane, limit) = (Arc::clone(&self.lane), self.limit);
-        let done: Vec<_> = batch.iter().map(|pending| Arc::clone(&pending.done)).collect();
+        let completions: Vec<_> = batch.iter().map(|pending| Arc::clone(&pending.completion)).collect();
         self.tasks.spawn(async move {
-            let ended = bounded(limit, async move {
+            let results = bounded(limit, async move {
                 fail_point::reach(Step::BeforeComplete);
-                let ended = lane.complete(&done).await;
+                let results = lane.complete(&completions).await;
                 fail_point::reach(Step::AfterComplete);
-                ended
+                results
             })
             .await;
-            Report::Completed { batch, ended }
+            Report::Completed { batch, results }
         });
     }
 
@@ -168,10 +168,10 @@ async fn bounded<T: Send + 'static>(
 fn flat<T>(joined: Option<Result<Answer<T>, tokio::task::JoinError>>) -> Answer<T> {
     match joined {
         Some(Ok(answer)) => answer,
-        Some(Err(_)) | None => Err(Trouble::Refused("the call panicked".to_owned())),
+        Some(Err(_)) | None => Err(LaneError::Refused("the call panicked".to_owned())),
     }
 }
 
-fn no_answer(limit: Duration) -> Trouble {
-    Trouble::Away(format!("no answer within {limit:?}"))
+fn no_answer(limit: Duration) -> LaneError {
+    LaneError::Unavailable(format!("no answer within {limit:?}"))
 }

@@ -9,14 +9,14 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::fail_point::{self, Step};
-use crate::lane::{Finished, Lane};
+use crate::lane::{DispatchResult, Lane};
 use crate::lease::LeaseWatch;
 use crate::trace::{self, Begun, End, TraceId, Tracer};
 
 /// How a dispatch ended.
 pub(super) enum DispatchEnd<O> {
     /// It returned.
-    Finished(Finished<O>),
+    Finished(DispatchResult<O>),
     /// Its lease was about to expire when the task first ran, so it was not started.
     NotStarted,
     /// It panicked.
@@ -138,7 +138,7 @@ fn dispatch_end<O>(joined: Result<(Id, DispatchEnd<O>), JoinError>) -> (Id, Disp
 mod tests {
     use super::*;
     use crate::claim_capacity::ClaimCapacity;
-    use crate::lane::{Claim, Done, Ended, Repaired, Trouble};
+    use crate::lane::{Claim, Completion, CompletionResult, LaneError, Repaired};
     use crate::lease::Term;
 
     /// A lane of which no method may be called.
@@ -164,28 +164,28 @@ mod tests {
         fn route<'a>(&self, _: &'a u8) -> &'a str {
             unreachable!()
         }
-        async fn claim(&self, _: &ClaimCapacity) -> Result<Claim<u8>, Trouble> {
+        async fn claim(&self, _: &ClaimCapacity) -> Result<Claim<u8>, LaneError> {
             unreachable!()
         }
-        async fn dispatch(&self, _: u8, _: LeaseWatch) -> Finished<()> {
+        async fn dispatch(&self, _: u8, _: LeaseWatch) -> DispatchResult<()> {
             unreachable!()
         }
         fn abandoned(&self, _: &u8) -> Option<()> {
             unreachable!()
         }
-        async fn complete(&self, _: &[Arc<Done<u8, ()>>]) -> Result<Vec<Ended>, Trouble> {
+        async fn complete(&self, _: &[Arc<Completion<u8, ()>>]) -> Result<Vec<CompletionResult>, LaneError> {
             unreachable!()
         }
-        async fn renew(&self, _: &[u8]) -> Result<Vec<bool>, Trouble> {
+        async fn renew(&self, _: &[u8]) -> Result<Vec<bool>, LaneError> {
             unreachable!()
         }
-        async fn release(&self, _: &[u8]) -> Result<usize, Trouble> {
+        async fn release(&self, _: &[u8]) -> Result<usize, LaneError> {
             unreachable!()
         }
-        async fn repair(&self) -> Result<Repaired, Trouble> {
+        async fn repair(&self) -> Result<Repaired, LaneError> {
             unreachable!()
         }
-        async fn next_due(&self) -> Result<Option<Duration>, Trouble> {
+        async fn next_due(&self) -> Result<Option<Duration>, LaneError> {
             unreachable!()
         }
     }

@@ -10,7 +10,7 @@ use crate::backoff::Backoff;
 use crate::breaker::Health;
 use crate::claim_capacity::ClaimCapacity;
 use crate::completion_batcher::PendingCompletion;
-use crate::lane::{Claim, Done, Ended, Lane, Repaired, Trouble, Verdict};
+use crate::lane::{Claim, Completion, CompletionResult, Lane, LaneError, Repaired, RouteSignal};
 use crate::metrics::{Catch, Meter};
 
 use super::calls::{Jobs, LanePending, Report};
@@ -38,28 +38,29 @@ impl<L: Lane> EngineState<L> {
         }
         let until = *dispatch.until.borrow();
         let trace_id = dispatch.trace_id;
-        let (verdict, outcome) = match end {
+        let (signal, outcome) = match end {
             DispatchEnd::Finished(finished) => {
-                self.meter.dispatch_finished(&dispatch.route, finished.latency, finished.verdict);
-                (finished.verdict, Some(finished.outcome))
+                self.meter.dispatch_finished(&dispatch.route, finished.latency, finished.signal);
+                (finished.signal, Some(finished.outcome))
             }
             DispatchEnd::NotStarted => {
                 self.releases.push(dispatch.lease.clone(), until);
-                self.judge(&dispatch.route, dispatch.probe, Verdict::Neutral, now);
+                self.judge(&dispatch.route, dispatch.probe, RouteSignal::Neutral, now);
                 return;
             }
             DispatchEnd::Panicked => {
                 tracing::error!(lease = %dispatch.lease, route = %dispatch.route, trace_id = trace_id.map(display),
                     "the dispatch panicked");
-                (Verdict::Bad, self.abandon(&dispatch.route, &dispatch.lease))
+                (RouteSignal::Failing, self.abandon(&dispatch.route, &dispatch.lease))
             }
-            DispatchEnd::Cancelled => (Verdict::Neutral, self.abandon(&dispatch.route, &dispatch.lease)),
+            DispatchEnd::Cancelled => (RouteSignal::Neutral, self.abandon(&dispatch.route, &dispatch.lease)),
         };
-        self.judge(&dispatch.route, dispatch.probe, verdict, now);
+        self.judge(&dispatch.route, dispatch.probe, signal, now);
         match outcome.filter(|_| !dispatch.lost) {
             Some(outcome) => {
-                let done = Arc::new(Done { lease: dispatch.lease, outcome });
-                self.completions.push(PendingCompletion { done, route: dispatch.route, until, trace_id }, now);
+                let completion = Arc::new(Completion { lease: dispatch.lease, outcome });
+                self.completions
+                    .push(PendingCompletion { completion, route: dispatch.route, until, trace_id }, now);
             }
             None => {
                 tracing::info!(lease = %dispatch.lease, route = %dispatch.route, trace_id = trace_id.map(display),
@@ -75,8 +76,8 @@ impl<L: Lane> EngineState<L> {
         self.lane.abandoned(lease)
     }
 
-    fn judge(&mut self, route: &Arc<str>, probe: bool, verdict: Verdict, now: Instant) {
-        if let Some(health) = self.breakers.ended(route, probe, verdict, now) {
+    fn judge(&mut self, route: &Arc<str>, probe: bool, signal: RouteSignal, now: Instant) {
+        if let Some(health) = self.breakers.ended(route, probe, signal, now) {
             self.health(route, health);
             if health != Health::Open {
                 self.wake.nudge();
@@ -102,15 +103,15 @@ impl<L: Lane> EngineState<L> {
                     }
                 }
             }
-            Report::Completed { batch, ended } => self.completed(batch, ended, now),
+            Report::Completed { batch, results } => self.completed(batch, results, now),
             Report::Renewed { dispatches, sent, held } => self.renewed(&dispatches, sent, held, now),
             Report::Released { leases, count } => self.released(leases, count, now),
             Report::Repaired(repaired) => self.repaired(repaired, now),
             Report::NextDue(wait) => match wait {
                 Ok(wait) => self.wake.due_in(wait, now),
-                Err(trouble) => {
-                    self.meter.trouble("next_due");
-                    tracing::debug!(%trouble, "the due time of the next scheduled row is unknown");
+                Err(error) => {
+                    self.meter.call_failed("next_due");
+                    tracing::debug!(%error, "the due time of the next scheduled row is unknown");
                     self.wake.due_failed(now);
                 }
             },
@@ -121,9 +122,9 @@ impl<L: Lane> EngineState<L> {
         self.claiming = false;
         let Claim { jobs, taken_over } = match jobs {
             Ok(claim) => claim,
-            Err(trouble) => {
-                self.wake.claim_failed(&trouble, now);
-                log_failure(&*self.meter, "claim", &trouble, &self.wake.backoff);
+            Err(error) => {
+                self.wake.claim_failed(&error, now);
+                log_failure(&*self.meter, "claim", &error, &self.wake.backoff);
                 return;
             }
         };
@@ -140,29 +141,34 @@ impl<L: Lane> EngineState<L> {
         self.wake.claimed(capacity.total(), started, now);
     }
 
-    fn completed(&mut self, batch: Vec<LanePending<L>>, ended: Result<Vec<Ended>, Trouble>, now: Instant) {
+    fn completed(
+        &mut self,
+        batch: Vec<LanePending<L>>,
+        results: Result<Vec<CompletionResult>, LaneError>,
+        now: Instant,
+    ) {
         let count = batch.len();
-        let answer = ended.and_then(|ended| {
-            if ended.len() == count {
-                Ok(ended)
+        let answer = results.and_then(|results| {
+            if results.len() == count {
+                Ok(results)
             } else {
-                Err(Trouble::Refused(format!("{} answers for {count} rows", ended.len())))
+                Err(LaneError::Refused(format!("{} answers for {count} rows", results.len())))
             }
         });
         match answer {
-            Ok(ended) => {
+            Ok(results) => {
                 self.completions.call_returned();
                 recovered("complete", &mut self.completions.backoff);
-                for (pending, ended) in batch.into_iter().zip(ended) {
-                    self.ended(&pending, ended);
+                for (pending, result) in batch.into_iter().zip(results) {
+                    self.on_completion(&pending, result);
                 }
             }
-            Err(trouble @ Trouble::Away(_)) => {
+            Err(error @ LaneError::Unavailable(_)) => {
                 self.completions.retry(batch, now);
-                log_failure(&*self.meter, "complete", &trouble, &self.completions.backoff);
+                log_failure(&*self.meter, "complete", &error, &self.completions.backoff);
             }
-            Err(Trouble::Refused(message)) if count > 1 => {
-                self.meter.trouble("complete");
+            Err(LaneError::Refused(message)) if count > 1 => {
+                self.meter.call_failed("complete");
                 tracing::error!(
                     rows = count,
                     message,
@@ -170,9 +176,9 @@ impl<L: Lane> EngineState<L> {
                 );
                 self.completions.split(batch);
             }
-            Err(Trouble::Refused(message)) => {
+            Err(LaneError::Refused(message)) => {
                 self.completions.call_returned();
-                self.meter.trouble("complete");
+                self.meter.call_failed("complete");
                 for pending in batch {
                     self.give_up(&pending, &message);
                 }
@@ -180,36 +186,36 @@ impl<L: Lane> EngineState<L> {
         }
     }
 
-    fn ended(&mut self, pending: &LanePending<L>, ended: Ended) {
-        let (lease, trace_id) = (&pending.done.lease, pending.trace_id);
-        match ended {
-            Ended::Recorded { state, again, frees } => {
+    fn on_completion(&mut self, pending: &LanePending<L>, result: CompletionResult) {
+        let (lease, trace_id) = (&pending.completion.lease, pending.trace_id);
+        match result {
+            CompletionResult::Recorded { state, retry_scheduled, unblocks_rows } => {
                 self.meter.attempt(&pending.route, state);
-                self.lane.recorded(&pending.route, &pending.done, state);
+                self.lane.recorded(&pending.route, &pending.completion, state);
                 self.summary.recorded += 1;
-                if again {
+                if retry_scheduled {
                     self.meter.retry_scheduled(&pending.route);
                     self.wake.scheduled();
                 }
-                if frees {
+                if unblocks_rows {
                     self.wake.nudge();
                 }
             }
-            Ended::LeaseLost => {
+            CompletionResult::LeaseLost => {
                 tracing::info!(event = "CONCURRENCY_EVENT", lane = self.lane.name(), %lease, route = %pending.route,
                     trace_id = trace_id.map(display), "a completion was refused: the lease was lost");
                 self.lease_lost();
             }
-            Ended::AlreadyTerminal => {
+            CompletionResult::AlreadyTerminal => {
                 tracing::info!(%lease, trace_id = trace_id.map(display), "a completion was ignored: the row was already terminal");
                 self.meter.already_terminal();
             }
-            Ended::Backstop => {
+            CompletionResult::Backstop => {
                 tracing::error!(%lease, trace_id = trace_id.map(display), event = "terminal_backstop",
                     "a second terminal write of a row was rejected by the unique index");
                 self.meter.backstop();
             }
-            Ended::Refused(message) => return self.give_up(pending, &message),
+            CompletionResult::Refused(message) => return self.give_up(pending, &message),
         }
         self.held.remove(lease);
     }
@@ -219,19 +225,19 @@ impl<L: Lane> EngineState<L> {
         self.summary.lease_lost += 1;
     }
 
-    fn renewed(&mut self, ids: &[Id], sent: Instant, held: Result<Vec<bool>, Trouble>, now: Instant) {
+    fn renewed(&mut self, ids: &[Id], sent: Instant, held: Result<Vec<bool>, LaneError>, now: Instant) {
         let answer = held.and_then(|held| {
             if held.len() == ids.len() {
                 Ok(held)
             } else {
-                Err(Trouble::Refused(format!("{} answers for {} leases", held.len(), ids.len())))
+                Err(LaneError::Refused(format!("{} answers for {} leases", held.len(), ids.len())))
             }
         });
         let held = match answer {
             Ok(held) => held,
-            Err(trouble) => {
+            Err(error) => {
                 self.renewal.failed(now);
-                return log_failure(&*self.meter, "renew", &trouble, &self.renewal.backoff);
+                return log_failure(&*self.meter, "renew", &error, &self.renewal.backoff);
             }
         };
         recovered("renew", &mut self.renewal.backoff);
@@ -255,19 +261,19 @@ impl<L: Lane> EngineState<L> {
         }
     }
 
-    fn released(&mut self, leases: Vec<(L::Lease, Instant)>, count: Result<usize, Trouble>, now: Instant) {
+    fn released(&mut self, leases: Vec<(L::Lease, Instant)>, count: Result<usize, LaneError>, now: Instant) {
         match count {
             Ok(count) => {
                 self.meter.released(count);
                 self.summary.released += u64::try_from(count).unwrap_or(u64::MAX);
                 recovered("release", &mut self.releases.backoff);
             }
-            Err(trouble @ Trouble::Away(_)) => {
+            Err(error @ LaneError::Unavailable(_)) => {
                 self.releases.retry(leases, now);
-                return log_failure(&*self.meter, "release", &trouble, &self.releases.backoff);
+                return log_failure(&*self.meter, "release", &error, &self.releases.backoff);
             }
-            Err(Trouble::Refused(message)) => {
-                self.meter.trouble("release");
+            Err(LaneError::Refused(message)) => {
+                self.meter.call_failed("release");
                 tracing::error!(leases = leases.len(), message, "leases could not be released: they expire");
             }
         }
@@ -305,7 +311,7 @@ impl<L: Lane> EngineState<L> {
         tracing::info!(event = "leases_repaired", lane, found_by, requeued, ended, "expired leases were ended");
     }
 
-    fn repaired(&mut self, repaired: Result<Repaired, Trouble>, now: Instant) {
+    fn repaired(&mut self, repaired: Result<Repaired, LaneError>, now: Instant) {
         match repaired {
             Ok(repaired) => {
                 recovered("repair", &mut self.repair_backoff);
@@ -328,9 +334,9 @@ impl<L: Lane> EngineState<L> {
                 let again = repaired.more && repaired.count() > 0;
                 self.repair_in(if again { Duration::ZERO } else { self.settings.repair_every }, now);
             }
-            Err(trouble) => {
-                let wait = self.repair_backoff.after(&trouble);
-                log_failure(&*self.meter, "repair", &trouble, &self.repair_backoff);
+            Err(error) => {
+                let wait = self.repair_backoff.after(&error);
+                log_failure(&*self.meter, "repair", &error, &self.repair_backoff);
                 self.repair_in(wait, now);
             }
         }
@@ -338,14 +344,14 @@ impl<L: Lane> EngineState<L> {
 }
 
 /// Logs a failed call: every refusal, since an operator has to act; of an outage only the first.
-fn log_failure(meter: &dyn Meter, call: &'static str, trouble: &Trouble, backoff: &Backoff) {
-    meter.trouble(call);
-    match trouble {
-        Trouble::Refused(_) => tracing::error!(call, %trouble, "a call failed"),
-        Trouble::Away(_) if backoff.just_began() => {
-            tracing::warn!(call, %trouble, "a call failed and is retried");
+fn log_failure(meter: &dyn Meter, call: &'static str, error: &LaneError, backoff: &Backoff) {
+    meter.call_failed(call);
+    match error {
+        LaneError::Refused(_) => tracing::error!(call, %error, "a call failed"),
+        LaneError::Unavailable(_) if backoff.just_began() => {
+            tracing::warn!(call, %error, "a call failed and is retried");
         }
-        Trouble::Away(_) => {}
+        LaneError::Unavailable(_) => {}
     }
 }
 

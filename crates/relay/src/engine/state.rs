@@ -168,7 +168,7 @@ impl<L: Lane> EngineState<L> {
     }
 
     pub(super) fn give_up(&mut self, pending: &LanePending<L>, why: &str) {
-        let lease = &pending.done.lease;
+        let lease = &pending.completion.lease;
         tracing::error!(%lease, trace_id = pending.trace_id.map(display), why,
             "an outcome could not be recorded: repair requeues the row when its lease expires");
         self.held.remove(lease);

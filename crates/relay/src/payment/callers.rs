@@ -9,7 +9,7 @@ use symphony_outbox::OutboxId;
 use symphony_outbox::payment::worker::{self, Claimed};
 use tokio::time::timeout;
 
-use crate::lane::Trouble;
+use crate::lane::LaneError;
 use crate::session_pool::SessionPool;
 use crate::trace::Context;
 
@@ -30,15 +30,15 @@ impl Callers {
         }
         let outboxes: Vec<_> = claimed.iter().map(|claimed| claimed.outbox_id).collect();
         let asked = pool.call(async |session| worker::trace_contexts(session, &outboxes).await);
-        let late = |_| Err(Trouble::Away(format!("no answer within {TRACE_CONTEXT_TIMEOUT:?}")));
+        let late = |_| Err(LaneError::Unavailable(format!("no answer within {TRACE_CONTEXT_TIMEOUT:?}")));
         match timeout(TRACE_CONTEXT_TIMEOUT, asked).await.unwrap_or_else(late) {
             Ok(contexts) => {
                 self.fails.store(false, Ordering::Relaxed);
                 contexts.into_iter().filter_map(|(id, text)| Some((id, Context::parse(&text)?))).collect()
             }
-            Err(trouble) => {
+            Err(error) => {
                 if !self.fails.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%trouble, "the callers' traces are not known: dispatches begin traces of their own");
+                    tracing::warn!(%error, "the callers' traces are not known: dispatches begin traces of their own");
                 }
                 HashMap::new()
             }

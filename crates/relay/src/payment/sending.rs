@@ -3,14 +3,14 @@
 use symphony_outbox::payment::{OUTCOME_UNKNOWN, Outcome, Reason};
 
 use super::unknown::Standing;
-use crate::lane::Verdict;
+use crate::lane::RouteSignal;
 use crate::rail::Answer;
 
 /// The outcome to record, and what the answer says about the rail.
 ///
 /// After an attempt in doubt only "accepted" settles anything: the rail may refuse or put off a repeat before it has
 /// looked at the key, and then the earlier attempt may still have paid.
-pub(super) fn outcome(answer: Answer, standing: Standing) -> (Outcome, Verdict) {
+pub(super) fn outcome(answer: Answer, standing: Standing) -> (Outcome, RouteSignal) {
     let in_doubt = standing == Standing::InDoubt;
     let doubt = |said: Reason| Reason {
         code: OUTCOME_UNKNOWN.to_owned(),
@@ -20,20 +20,20 @@ pub(super) fn outcome(answer: Answer, standing: Standing) -> (Outcome, Verdict) 
         }),
     };
     match answer {
-        Answer::Accepted(rail) => (Outcome::Dispatched { rail }, Verdict::Good),
+        Answer::Accepted(rail) => (Outcome::Dispatched { rail }, RouteSignal::Healthy),
         Answer::Refused { reason, rail } => {
             let reason = if in_doubt { doubt(reason) } else { reason };
-            (Outcome::Failed { reason, rail }, Verdict::Good)
+            (Outcome::Failed { reason, rail }, RouteSignal::Healthy)
         }
         Answer::Later { reason, rail, after } => {
             let reason = if in_doubt { doubt(reason) } else { reason };
-            (Outcome::Retryable { reason, rail, delay: after }, Verdict::Bad)
+            (Outcome::Retryable { reason, rail, delay: after }, RouteSignal::Failing)
         }
         Answer::Unknown { message, rail, row_only } => {
             let reason = Reason { code: OUTCOME_UNKNOWN.to_owned(), message: Some(message) };
             // A row that fails by itself must not open the circuit breaker of its rail.
-            let verdict = if row_only { Verdict::Neutral } else { Verdict::Bad };
-            (Outcome::Retryable { reason, rail, delay: None }, verdict)
+            let signal = if row_only { RouteSignal::Neutral } else { RouteSignal::Failing };
+            (Outcome::Retryable { reason, rail, delay: None }, signal)
         }
     }
 }
@@ -82,13 +82,13 @@ mod tests {
 
     #[test]
     fn a_row_that_the_rail_rejects_for_what_it_is_does_not_count_against_the_rail() {
-        let verdict = |row_only| {
+        let signal = |row_only| {
             outcome(
                 Answer::Unknown { message: "HTTP 413".into(), rail: RailAnswer::default(), row_only },
                 Standing::Clear,
             )
             .1
         };
-        assert_eq!((verdict(true), verdict(false)), (Verdict::Neutral, Verdict::Bad));
+        assert_eq!((signal(true), signal(false)), (RouteSignal::Neutral, RouteSignal::Failing));
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use symphony_outbox::payment::worker::{Advice, Claimed};
 use symphony_outbox::payment::{OUTCOME_UNKNOWN, OnUnknown, Outcome, RailAnswer, Reason};
 
-use crate::lane::{Trouble, Verdict};
+use crate::lane::{LaneError, RouteSignal};
 use crate::rail::{Inquiry, Invalid, Payment, Rail};
 use crate::trace::{self, End};
 
@@ -27,16 +27,19 @@ pub(super) enum Standing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Record this; nothing is sent.
-    Record(Outcome, Verdict),
+    Record(Outcome, RouteSignal),
     /// Send it.
     Send(Standing),
 }
 
 /// Asks the rail what became of a payment, and decides.
-pub(super) async fn ask(rail: &dyn Rail, payment: &Payment, advice: Result<Advice, Trouble>) -> Next {
+pub(super) async fn ask(rail: &dyn Rail, payment: &Payment, advice: Result<Advice, LaneError>) -> Next {
     let Ok(advice) = advice else {
         // Without the policy nothing may be decided. The next attempt asks again.
-        return Next::Record(still_unknown("the database could not say what the policy allows"), Verdict::Neutral);
+        return Next::Record(
+            still_unknown("the database could not say what the policy allows"),
+            RouteSignal::Neutral,
+        );
     };
     let inquiry =
         if rail.can_be_asked() { Some(trace::part("inquire", rail.inquire(payment), said).await) } else { None };
@@ -63,17 +66,17 @@ pub(super) fn sending_time(rail: &dyn Rail) -> Duration {
 fn decide(advice: Advice, inquiry: Option<Inquiry>) -> Next {
     let Advice { on_unknown, key_remembered } = advice;
     let (unsaid, rail) = match inquiry {
-        Some(Inquiry::Executed(rail)) => return Next::Record(Outcome::Dispatched { rail }, Verdict::Good),
+        Some(Inquiry::Executed(rail)) => return Next::Record(Outcome::Dispatched { rail }, RouteSignal::Healthy),
         Some(Inquiry::Refused { reason, rail }) => {
-            return Next::Record(Outcome::Failed { reason, rail }, Verdict::Good);
+            return Next::Record(Outcome::Failed { reason, rail }, RouteSignal::Healthy);
         }
         Some(Inquiry::NeverSeen) if key_remembered => return Next::Send(Standing::Clear),
         Some(Inquiry::NeverSeen) => {
             return stop("the rail does not know the key, but may have forgotten it", RailAnswer::default());
         }
         // A rail that answers is not failing, however often it says "not yet".
-        Some(Inquiry::Undecided { message, rail }) => (Some((message, Verdict::Good)), rail),
-        Some(Inquiry::Unsaid { message, rail }) => (Some((message, Verdict::Bad)), rail),
+        Some(Inquiry::Undecided { message, rail }) => (Some((message, RouteSignal::Healthy)), rail),
+        Some(Inquiry::Unsaid { message, rail }) => (Some((message, RouteSignal::Failing)), rail),
         None => (None, RailAnswer::default()),
     };
     match (on_unknown, unsaid) {
@@ -81,9 +84,9 @@ fn decide(advice: Advice, inquiry: Option<Inquiry>) -> Next {
         (OnUnknown::Resend, _) => stop("the rail may have forgotten the key, so a repeat could pay twice", rail),
         (OnUnknown::Stop, _) => stop("the rail's policy is to stop", rail),
         (OnUnknown::Inquire, None) => stop("the rail cannot be asked", rail),
-        (OnUnknown::Inquire, Some((message, verdict))) => {
+        (OnUnknown::Inquire, Some((message, signal))) => {
             let reason = Reason { code: OUTCOME_UNKNOWN.to_owned(), message: Some(message) };
-            Next::Record(Outcome::Retryable { reason, rail, delay: None }, verdict)
+            Next::Record(Outcome::Retryable { reason, rail, delay: None }, signal)
         }
     }
 }
@@ -91,7 +94,7 @@ fn decide(advice: Advice, inquiry: Option<Inquiry>) -> Next {
 /// The end for this program: a person finds out.
 fn stop(message: &str, rail: RailAnswer) -> Next {
     let reason = Reason { code: OUTCOME_UNKNOWN.to_owned(), message: Some(message.to_owned()) };
-    Next::Record(Outcome::Failed { reason, rail }, Verdict::Neutral)
+    Next::Record(Outcome::Failed { reason, rail }, RouteSignal::Neutral)
 }
 
 /// Nobody knows, and the next attempt begins with a question.
@@ -199,11 +202,11 @@ mod tests {
 
     #[test]
     fn a_rail_that_says_not_yet_is_not_failing() {
-        let verdict = |inquiry| match decide(advice(OnUnknown::Inquire, true), inquiry) {
-            Next::Record(_, verdict) => verdict,
+        let signal = |inquiry| match decide(advice(OnUnknown::Inquire, true), inquiry) {
+            Next::Record(_, signal) => signal,
             Next::Send(_) => panic!("sent"),
         };
-        assert_eq!((verdict(undecided()), verdict(unsaid())), (Verdict::Good, Verdict::Bad));
+        assert_eq!((signal(undecided()), signal(unsaid())), (RouteSignal::Healthy, RouteSignal::Failing));
     }
 
     struct Slow {

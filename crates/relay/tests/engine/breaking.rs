@@ -2,11 +2,11 @@
 
 use symphony_relay::Settings;
 use symphony_relay::breaker::Health;
-use symphony_relay::lane::Verdict;
+use symphony_relay::lane::RouteSignal;
 
 use crate::sim::*;
 
-const DOWN: Manner = Manner { outcome: Outcome::Later(S), verdict: Verdict::Bad, ..PROMPT };
+const DOWN: Manner = Manner { outcome: Outcome::Later(S), signal: RouteSignal::Failing, ..PROMPT };
 
 fn states(sim: &Sim) -> Vec<Health> {
     sim.see(|world| world.health.iter().map(|(_, health)| *health).collect())

@@ -124,7 +124,7 @@ async fn a_claim_that_panics_is_a_claim_that_failed() {
 #[tokio::test(start_paused = true)]
 async fn outcomes_that_pile_up_hold_claims_back() {
     let sim = Sim::new();
-    sim.always(Call::Complete, Some(Fault::Away));
+    sim.always(Call::Complete, Some(Fault::Unavailable));
     sim.enqueue_many("wire", 100);
     let work = start(&sim, Settings { slots: 8, ..quiet() });
     pass(5 * S).await;

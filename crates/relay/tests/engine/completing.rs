@@ -83,7 +83,7 @@ async fn each_row_has_a_result_of_its_own() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_connection_is_tried_again_while_the_lease_lasts_and_not_longer() {
     let sim = Sim::new();
-    sim.always(Call::Complete, Some(Fault::Away));
+    sim.always(Call::Complete, Some(Fault::Unavailable));
     let id = sim.enqueue("wire");
     let work = start(&sim, quiet());
     pass(120 * S).await;
@@ -98,7 +98,7 @@ async fn a_lost_connection_is_tried_again_while_the_lease_lasts_and_not_longer()
 #[tokio::test(start_paused = true)]
 async fn an_outcome_is_recorded_as_soon_as_the_connection_is_back() {
     let sim = Sim::new();
-    sim.faults(Call::Complete, &[Fault::Away, Fault::Away, Fault::Away]);
+    sim.faults(Call::Complete, &[Fault::Unavailable, Fault::Unavailable, Fault::Unavailable]);
     let id = sim.enqueue("wire");
     let work = start(&sim, quiet());
     pass(S).await;

@@ -63,7 +63,7 @@ async fn a_lease_that_is_said_to_be_lost_cancels_its_dispatch_and_nothing_is_rec
 async fn a_lease_that_cannot_be_renewed_cancels_its_dispatch_before_its_end_and_the_outcome_is_unknown() {
     let sim = Sim::new();
     slow(&sim, 100 * S);
-    sim.always(Call::Renew, Some(Fault::Away));
+    sim.always(Call::Renew, Some(Fault::Unavailable));
     let id = sim.enqueue("slow");
     let work = start(&sim, quiet());
     pass(27 * S - MS).await;

@@ -58,7 +58,7 @@ async fn rows_that_repair_put_back_wake_it_when_they_are_due() {
 #[tokio::test(start_paused = true)]
 async fn repair_that_fails_is_tried_again_before_its_next_turn_and_can_be_switched_off() {
     let sim = Sim::new();
-    sim.faults(Call::Repair, &[Fault::Away, Fault::Hang, Fault::Panic]);
+    sim.faults(Call::Repair, &[Fault::Unavailable, Fault::Hang, Fault::Panic]);
     let work = start(&sim, Settings { poll: None, ..Settings::default() });
     pass(90 * S).await;
     assert!(sim.made(Call::Repair).len() >= 4);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use symphony_relay::breaker::Health;
-use symphony_relay::lane::{Repaired, Trouble, Verdict};
+use symphony_relay::lane::{LaneError, Repaired, RouteSignal};
 use symphony_relay::lease::Term;
 use symphony_relay::wake::Cause;
 use tokio::sync::mpsc;
@@ -46,7 +46,7 @@ pub(crate) struct Made {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Nothing is done and the connection is lost.
-    Away,
+    Unavailable,
     /// It is done, and the connection is lost before the answer.
     AnswerLost,
     Refused,
@@ -71,12 +71,12 @@ pub(crate) enum Outcome {
 pub(crate) struct Manner {
     pub(crate) takes: Duration,
     pub(crate) outcome: Outcome,
-    pub(crate) verdict: Verdict,
+    pub(crate) signal: RouteSignal,
     pub(crate) panics: bool,
 }
 
 pub(crate) const PROMPT: Manner =
-    Manner { takes: Duration::ZERO, outcome: Outcome::Paid, verdict: Verdict::Good, panics: false };
+    Manner { takes: Duration::ZERO, outcome: Outcome::Paid, signal: RouteSignal::Healthy, panics: false };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lease {
@@ -283,7 +283,7 @@ impl Sim {
     }
 
     /// Takes note of a call and suffers its fault: whether the work is done, and how it ends otherwise.
-    async fn call(&self, call: Call, size: usize) -> Result<(), Trouble> {
+    async fn call(&self, call: Call, size: usize) -> Result<(), LaneError> {
         let fault = {
             let mut world = self.world();
             let at = world.start.elapsed();
@@ -293,8 +293,8 @@ impl Sim {
         };
         match fault {
             None | Some(Fault::AnswerLost) => Ok(()),
-            Some(Fault::Away) => Err(Trouble::Away("cut".to_owned())),
-            Some(Fault::Refused) => Err(Trouble::Refused("no".to_owned())),
+            Some(Fault::Unavailable) => Err(LaneError::Unavailable("cut".to_owned())),
+            Some(Fault::Refused) => Err(LaneError::Refused("no".to_owned())),
             Some(Fault::Hang) => std::future::pending().await,
             Some(Fault::Slow(time)) => {
                 sleep(time).await;

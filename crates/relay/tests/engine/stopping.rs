@@ -42,7 +42,7 @@ async fn idle_it_ends_at_once() {
 async fn what_a_claim_brings_after_the_signal_is_given_back() {
     let sim = Sim::new();
     sim.faults(Call::Claim, &[Fault::Slow(2 * S)]);
-    sim.faults(Call::Release, &[Fault::Away]);
+    sim.faults(Call::Release, &[Fault::Unavailable]);
     sim.enqueue_many("wire", 5);
     let work = start(&sim, quiet());
     pass(S).await;

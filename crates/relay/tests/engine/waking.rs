@@ -225,7 +225,7 @@ async fn a_lost_bell_costs_latency_only_and_comes_back_with_a_last_look() {
     let sim = Sim::new();
     let work = start_with_bell(&sim, polling());
     pass(600 * MS).await;
-    sim.faults(Call::Arm, &[Fault::Away, Fault::Refused]);
+    sim.faults(Call::Arm, &[Fault::Unavailable, Fault::Refused]);
     sim.cut_bell();
     let id = sim.enqueue("wire");
     pass(500 * MS).await;
@@ -245,7 +245,7 @@ async fn a_lost_bell_costs_latency_only_and_comes_back_with_a_last_look() {
 #[tokio::test(start_paused = true)]
 async fn a_bell_that_cannot_be_armed_is_tried_with_backoff() {
     let sim = Sim::new();
-    sim.always(Call::Arm, Some(Fault::Away));
+    sim.always(Call::Arm, Some(Fault::Unavailable));
     let work = start_with_bell(&sim, polling());
     pass(60 * S).await;
     let tries = sim.made(Call::Arm).len();
@@ -353,7 +353,7 @@ async fn idle_it_costs_less_than_five_statements_a_second_with_everything_on() {
 #[tokio::test(start_paused = true)]
 async fn a_database_that_is_away_is_claimed_from_with_backoff_and_then_at_once() {
     let sim = Sim::new();
-    sim.always(Call::Claim, Some(Fault::Away));
+    sim.always(Call::Claim, Some(Fault::Unavailable));
     let work = start(&sim, polling());
     sim.enqueue("wire");
     pass(60 * S).await;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use symphony_outbox::connect::Target;
 use symphony_outbox::error::{Fault, OperateError};
 use symphony_outbox::rights;
-use symphony_relay::lane::Trouble;
+use symphony_relay::lane::LaneError;
 use symphony_relay::session_pool::SessionPool;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -91,11 +91,12 @@ impl Lines {
         };
         let line = Lent::of(&self.free)?;
         let answer =
-            timeout(PATIENCE, line.line.call(async |session| Ok::<_, Trouble>(ask(session.client()).await))).await;
+            timeout(PATIENCE, line.line.call(async |session| Ok::<_, LaneError>(ask(session.client()).await)))
+                .await;
         match answer {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(trouble)) => {
-                tracing::warn!(%trouble, "the console did not reach the database");
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the console did not reach the database");
                 Err(Problem::busy("the database was not reached; the log of this process says more"))
             }
             Err(_) => Err(Problem::busy("the database did not answer in time")),

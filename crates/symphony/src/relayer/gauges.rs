@@ -13,7 +13,7 @@ use symphony_outbox::error::Fault;
 use symphony_outbox::payment::reading::RailStatus;
 use symphony_outbox::schema::Lane;
 use symphony_outbox::{event, metadata, payment};
-use symphony_relay::lane::Trouble;
+use symphony_relay::lane::LaneError;
 use symphony_relay::session_pool::SessionPool;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -63,11 +63,11 @@ impl Gauges {
         {
             return text.clone();
         }
-        let asked = async { Ok::<_, Trouble>((self.rows().await?, self.clock_offset().await?)) };
+        let asked = async { Ok::<_, LaneError>((self.rows().await?, self.clock_offset().await?)) };
         let text = match timeout(PATIENCE, asked).await {
             Ok(Ok((rows, offset))) => written(&rows, offset),
-            Ok(Err(trouble)) => {
-                tracing::warn!(%trouble, "the gauges of the database are missing");
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the gauges of the database are missing");
                 String::new()
             }
             Err(_) => String::new(),
@@ -76,7 +76,7 @@ impl Gauges {
         text
     }
 
-    async fn rows(&self) -> Result<Vec<Row>, Trouble> {
+    async fn rows(&self) -> Result<Vec<Row>, LaneError> {
         let mut rows = Vec::new();
         for lane in &self.lanes {
             match lane {
@@ -101,7 +101,7 @@ impl Gauges {
     }
 
     /// By how many seconds the database's clock is ahead of this machine's, give or take half the way there and back.
-    async fn clock_offset(&self) -> Result<f64, Trouble> {
+    async fn clock_offset(&self) -> Result<f64, LaneError> {
         self.pool
             .call(async |session| {
                 let began = Timestamp::now();

@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use symphony_relay::breaker::Health;
-use symphony_relay::lane::{Repaired, Verdict};
+use symphony_relay::lane::{Repaired, RouteSignal};
 use symphony_relay::metrics::{Catch, Meter};
 use symphony_relay::wake::Cause;
 
@@ -259,7 +259,7 @@ impl Meter for LaneMeter {
         self.counts.claim_latency.get_or_create(&self.lane()).observe(took.as_secs_f64());
     }
 
-    fn dispatch_finished(&self, route: &str, latency: Duration, _verdict: Verdict) {
+    fn dispatch_finished(&self, route: &str, latency: Duration, _signal: RouteSignal) {
         self.counts.latency.get_or_create(&self.route(route)).observe(latency.as_secs_f64());
     }
 
@@ -323,7 +323,7 @@ impl Meter for LaneMeter {
         self.counts.listener_connected.get_or_create(&self.lane()).set(i64::from(connected));
     }
 
-    fn trouble(&self, call: &'static str) {
+    fn call_failed(&self, call: &'static str) {
         self.counts.database_trouble.get_or_create(&Call { lane: self.lane, call }).inc();
     }
 }

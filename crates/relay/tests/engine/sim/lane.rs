@@ -6,7 +6,7 @@ use std::time::Duration;
 use symphony_relay::bell::Bell;
 use symphony_relay::breaker::Health;
 use symphony_relay::claim_capacity::ClaimCapacity;
-use symphony_relay::lane::{Claim, Done, Ended, Finished, Lane, Repaired, Trouble};
+use symphony_relay::lane::{Claim, Completion, CompletionResult, DispatchResult, Lane, LaneError, Repaired};
 use symphony_relay::lease::{LeaseWatch, Term};
 use symphony_relay::metrics::Meter;
 use symphony_relay::trace::End;
@@ -59,7 +59,7 @@ impl Lane for Sim {
         End::well(if *outcome == Outcome::Paid { "PAID" } else { "OTHER" })
     }
 
-    async fn claim(&self, capacity: &ClaimCapacity) -> Result<Claim<Job>, Trouble> {
+    async fn claim(&self, capacity: &ClaimCapacity) -> Result<Claim<Job>, LaneError> {
         assert!(capacity.total() > 0, "a claim without room");
         let number = self.world().made.len();
         self.call(Call::Claim, capacity.total()).await?;
@@ -81,10 +81,10 @@ impl Lane for Sim {
             }
         }
         world.made[number].got = jobs.len();
-        Ok(Claim::of(jobs))
+        Ok(Claim::new(jobs))
     }
 
-    async fn dispatch(&self, job: Job, lease: LeaseWatch) -> Finished<Outcome> {
+    async fn dispatch(&self, job: Job, lease: LeaseWatch) -> DispatchResult<Outcome> {
         let _running = Running::new(self);
         assert!(!lease.remaining().is_zero(), "started without time");
         let manner = {
@@ -99,45 +99,52 @@ impl Lane for Sim {
         }
         assert!(!manner.panics, "to order");
         self.world().finished.push(job.lease.id);
-        Finished { outcome: manner.outcome, latency: manner.takes, verdict: manner.verdict }
+        DispatchResult { outcome: manner.outcome, latency: manner.takes, signal: manner.signal }
     }
 
     fn abandoned(&self, _: &Lease) -> Option<Outcome> {
         Some(Outcome::Unknown)
     }
 
-    async fn complete(&self, done: &[Arc<Done<Lease, Outcome>>]) -> Result<Vec<Ended>, Trouble> {
+    async fn complete(
+        &self,
+        completions: &[Arc<Completion<Lease, Outcome>>],
+    ) -> Result<Vec<CompletionResult>, LaneError> {
         let lost = self.loses_answer(Call::Complete);
-        self.call(Call::Complete, done.len()).await?;
-        if done.iter().any(|done| done.outcome == Outcome::Poison) {
-            return Err(Trouble::Refused("poison".to_owned()));
+        self.call(Call::Complete, completions.len()).await?;
+        if completions.iter().any(|completion| completion.outcome == Outcome::Poison) {
+            return Err(LaneError::Refused("poison".to_owned()));
         }
         let (world, now) = (&mut *self.world(), Instant::now());
         let mut answers = Vec::new();
-        for done in done {
-            let row = world.rows.get_mut(&done.lease.id).expect("a row");
-            let holds = row.lease.is_some_and(|(token, end)| token == done.lease.token && end > now);
+        for completion in completions {
+            let row = world.rows.get_mut(&completion.lease.id).expect("a row");
+            let holds = row.lease.is_some_and(|(token, end)| token == completion.lease.token && end > now);
             answers.push(if row.ended {
-                Ended::AlreadyTerminal
+                CompletionResult::AlreadyTerminal
             } else if !holds {
-                Ended::LeaseLost
-            } else if world.doubled.contains(&done.lease.id) {
-                Ended::Backstop
+                CompletionResult::LeaseLost
+            } else if world.doubled.contains(&completion.lease.id) {
+                CompletionResult::Backstop
             } else {
                 row.lease = None;
-                world.ledger.push((done.lease.id, done.outcome));
-                match done.outcome {
+                world.ledger.push((completion.lease.id, completion.outcome));
+                match completion.outcome {
                     Outcome::Later(wait) => row.due = now + wait,
                     Outcome::Unknown => row.due = now + 3600 * S,
                     Outcome::Paid | Outcome::Poison => row.ended = true,
                 }
-                Ended::Recorded { state: "PAID", again: !row.ended, frees: row.ended && world.in_order }
+                CompletionResult::Recorded {
+                    state: "PAID",
+                    retry_scheduled: !row.ended,
+                    unblocks_rows: row.ended && world.in_order,
+                }
             });
         }
-        if lost { Err(Trouble::Away("the answer was lost".to_owned())) } else { Ok(answers) }
+        if lost { Err(LaneError::Unavailable("the answer was lost".to_owned())) } else { Ok(answers) }
     }
 
-    async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, Trouble> {
+    async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, LaneError> {
         self.call(Call::Renew, leases.len()).await?;
         let (world, now) = (&mut *self.world(), Instant::now());
         let expires = now + world.term.length();
@@ -153,7 +160,7 @@ impl Lane for Sim {
         Ok(held)
     }
 
-    async fn release(&self, leases: &[Lease]) -> Result<usize, Trouble> {
+    async fn release(&self, leases: &[Lease]) -> Result<usize, LaneError> {
         self.call(Call::Release, leases.len()).await?;
         let (world, now) = (&mut *self.world(), Instant::now());
         let mut count = 0;
@@ -167,12 +174,12 @@ impl Lane for Sim {
         Ok(count)
     }
 
-    async fn repair(&self) -> Result<Repaired, Trouble> {
+    async fn repair(&self) -> Result<Repaired, LaneError> {
         self.call(Call::Repair, 0).await?;
         Ok(self.world().repairs.pop_front().unwrap_or_default())
     }
 
-    async fn next_due(&self) -> Result<Option<Duration>, Trouble> {
+    async fn next_due(&self) -> Result<Option<Duration>, LaneError> {
         self.call(Call::NextDue, 0).await?;
         let (world, now) = (self.world(), Instant::now());
         if world.says_now {
@@ -190,7 +197,7 @@ pub(crate) struct SimBell {
 }
 
 impl Bell for SimBell {
-    async fn arm(&mut self) -> Result<(), Trouble> {
+    async fn arm(&mut self) -> Result<(), LaneError> {
         self.sim.call(Call::Arm, 0).await?;
         let mut world = self.sim.world();
         if world.rings.is_none() {
@@ -201,15 +208,17 @@ impl Bell for SimBell {
         Ok(())
     }
 
-    async fn disarm(&mut self) -> Result<(), Trouble> {
+    async fn disarm(&mut self) -> Result<(), LaneError> {
         self.sim.call(Call::Disarm, 0).await?;
         self.sim.world().armed = false;
         Ok(())
     }
 
-    async fn rung(&mut self) -> Result<(), Trouble> {
-        let Some(rings) = &mut self.rings else { return Err(Trouble::Away("never connected".to_owned())) };
-        rings.recv().await.ok_or_else(|| Trouble::Away("cut".to_owned()))
+    async fn rung(&mut self) -> Result<(), LaneError> {
+        let Some(rings) = &mut self.rings else {
+            return Err(LaneError::Unavailable("never connected".to_owned()));
+        };
+        rings.recv().await.ok_or_else(|| LaneError::Unavailable("cut".to_owned()))
     }
 }
 
