@@ -115,12 +115,12 @@
 //! - [`event`]: the event lane, by who asks: its publisher, worker, and whoever reads
 //! - [`metadata`]: the metadata lane, by who asks: its producer, worker, and whoever reads
 //! - [`ask`]: what the calls of a worker go through
-//! - `bell`: what wakes a relayer when work is committed
 //! - `clock`: what time the database has
 //! - [`error`]: what can go wrong, and what to do then
 //! - `pulse`: how a lane went lately
 //! - `relayers`: which relayers are there
 //! - `rights`: what a login may do
+//! - `listener`: LISTEN/NOTIFY for an idle relayer
 //! - `ids`: names that must not be mistaken for one another
 //! - `payload`: JSON that is carried and not interpreted
 //! - `words`: enums whose variants are words of the database
@@ -134,10 +134,10 @@
 #[cfg(feature = "tokio-postgres")]
 pub mod ask;
 #[cfg(feature = "admin")]
-pub mod bell;
-#[cfg(feature = "admin")]
 pub mod clock;
 mod ids;
+#[cfg(feature = "admin")]
+pub mod listener;
 mod payload;
 #[cfg(feature = "tokio-postgres")]
 mod pulse;

@@ -9,13 +9,13 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use symphony_outbox::bell::Channel;
 use symphony_outbox::connect::Target;
+use symphony_outbox::listener::Channel;
 use symphony_outbox::payment::{Instruction, RailAnswer, producer};
 use symphony_proof::kit::postgres::{Binaries, Cluster, Options};
+use symphony_relay::listener::PostgresListener;
 use symphony_relay::payment::PaymentLane;
 use symphony_relay::rail::{Answer, BoxFuture, Inquiry, Invalid, Payment, Rail};
-use symphony_relay::ringer::Ringer;
 use symphony_relay::stop::StopHandle;
 use symphony_relay::{Engine, Settings};
 use tokio_postgres::Client;
@@ -75,9 +75,9 @@ async fn main() -> ExitCode {
     let rails = BTreeMap::from([("clock".to_owned(), Arc::clone(&clock) as Arc<dyn Rail>)]);
     let lane = PaymentLane::new(Arc::clone(&target), "bench".into(), Duration::from_secs(30), rails);
     let (stop, signal) = StopHandle::new();
-    let ringer = Ringer::new(Arc::clone(&target), Channel::PAYMENT);
+    let listener = PostgresListener::new(Arc::clone(&target), Channel::PAYMENT);
     let engine = Engine::new(Arc::new(lane), Settings::default()).unwrap();
-    let relayer = tokio::spawn(engine.run(Some(ringer), signal));
+    let relayer = tokio::spawn(engine.run(Some(listener), signal));
 
     let mut good = latency(&target, &clock, plan.latency).await;
     good &= throughput(&owner, &target, &plan).await;

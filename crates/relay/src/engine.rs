@@ -21,8 +21,8 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use crate::bell::{Bell, Rope};
 use crate::lane::Lane;
+use crate::listener::{Listener, ListenerHandle, ListenerUpdate};
 use crate::metrics::{Meter, Silent};
 use crate::settings::{OutOfRange, Settings};
 use crate::stop::{StopMode, StopSignal};
@@ -30,8 +30,8 @@ use crate::trace::Tracer;
 
 use state::EngineState;
 
-/// How long the bell may take to be disarmed when the engine ends.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// How long disarming the listener may take at the end.
+const DISARM_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The maximum and the minimum time that the loop sleeps if nothing happens.
 const MAX_SLEEP: Duration = Duration::from_secs(60);
@@ -97,9 +97,9 @@ impl<L: Lane> Engine<L> {
     ///
     /// The loop is a task of its own. The caller may await it on the thread that started the runtime, which is not a worker
     /// thread: there, each notification and each result would cost two more thread switches.
-    pub async fn run<B: Bell>(self, bell: Option<B>, stop: StopSignal) -> Summary {
+    pub async fn run<N: Listener>(self, listener: Option<N>, stop: StopSignal) -> Summary {
         let mut task = JoinSet::new();
-        task.spawn(self.work(bell, stop));
+        task.spawn(self.work(listener, stop));
         match task.join_next().await.map(|ended| ended.map_err(JoinError::try_into_panic)) {
             Some(Ok(summary)) => summary,
             Some(Err(Ok(panic))) => resume_unwind(panic),
@@ -108,9 +108,9 @@ impl<L: Lane> Engine<L> {
         }
     }
 
-    async fn work<B: Bell>(self, bell: Option<B>, mut stop: StopSignal) -> Summary {
-        let mut rope = bell.map(|bell| Rope::new(bell, Arc::clone(&self.meter)));
-        let mut state = EngineState::new(self.lane, self.settings, self.meter, rope.is_some(), Instant::now());
+    async fn work<N: Listener>(self, listener: Option<N>, mut stop: StopSignal) -> Summary {
+        let mut listener = listener.map(|listener| ListenerHandle::spawn(listener, Arc::clone(&self.meter)));
+        let mut state = EngineState::new(self.lane, self.settings, self.meter, listener.is_some(), Instant::now());
         state.dispatches.tracer = self.tracer;
         state.on_stop(stop.mode(), Instant::now());
         while !state.is_over(Instant::now()) {
@@ -120,8 +120,8 @@ impl<L: Lane> Engine<L> {
                 // This step dropped the last lease: nothing would wake the loop before the grace period ends.
                 break;
             }
-            if let Some(rope) = &rope {
-                rope.want(state.wants_notifications());
+            if let Some(listener) = &listener {
+                listener.request(state.wants_notifications());
             }
             // Everything due was done just now. A deadline that claims otherwise must not make this loop spin.
             let until = state.next_deadline().unwrap_or(now + MAX_SLEEP).max(now + MIN_SLEEP);
@@ -129,7 +129,7 @@ impl<L: Lane> Engine<L> {
                 mode = stop.changed() => state.on_stop(mode, Instant::now()),
                 ended = state.dispatches.ended() => state.on_dispatch_ended(ended, Instant::now()),
                 report = state.calls.returned() => state.on_call_returned(report, Instant::now()),
-                heard = hear(&mut rope) => state.on_listener(heard),
+                update = changed(&mut listener) => state.on_listener(update),
                 () = sleep_until(until) => {}
             }
             state.drain_ready(Instant::now());
@@ -137,16 +137,16 @@ impl<L: Lane> Engine<L> {
         let at_once = stop.mode() == StopMode::Immediate;
         let summary = state.summary();
         drop(state);
-        if let Some(rope) = rope {
-            rope.let_go(if at_once { Duration::ZERO } else { GOODBYE }).await;
+        if let Some(listener) = listener {
+            listener.close(if at_once { Duration::ZERO } else { DISARM_TIMEOUT }).await;
         }
         summary
     }
 }
 
-async fn hear(rope: &mut Option<Rope>) -> crate::bell::Heard {
-    match rope {
-        Some(rope) => rope.heard().await,
+async fn changed(listener: &mut Option<ListenerHandle>) -> ListenerUpdate {
+    match listener {
+        Some(listener) => listener.changed().await,
         None => std::future::pending().await,
     }
 }

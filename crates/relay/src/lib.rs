@@ -10,7 +10,7 @@
 //! - [`lane`]: what the engine asks of a lane, and the ways in which that may fail
 //! - [`lease`]: how long a lease lasts, seen from this side
 //! - [`engine`]: the loop, its tasks, and what it makes of what they bring
-//! - [`wake`]: when to claim; [`bell`]: what wakes a sleeper, and the task that looks after it
+//! - [`wake`]: when to claim; [`listener`]: notifications (LISTEN/NOTIFY) that wake an idle engine
 //! - [`claim_capacity`]: how many rows a claim may lease; `slots`: how many dispatches may run
 //! - `completion_batcher`: when outcomes are recorded, and when that is retried
 //! - `renewal`: which leases to renew, which dispatches to cut off
@@ -24,10 +24,9 @@
 //! - [`event`]: the event lane; [`sink`]: what its ways out can do
 //! - [`metadata`]: the metadata lane; [`store`]: what its ways out can do
 //! - `key_order`: FIFO order of the jobs of one aggregate or entity
-//! - [`session_pool`]: database sessions of a lane; [`ringer`]: a bell that PostgreSQL rings
+//! - [`session_pool`]: the database sessions of a lane
 
 mod backoff;
-pub mod bell;
 pub mod breaker;
 pub mod claim_capacity;
 mod completion_batcher;
@@ -37,12 +36,12 @@ pub mod fail_point;
 mod key_order;
 pub mod lane;
 pub mod lease;
+pub mod listener;
 pub mod metadata;
 pub mod metrics;
 pub mod payment;
 pub mod rail;
 mod renewal;
-pub mod ringer;
 pub mod session_pool;
 pub mod settings;
 pub mod sink;

@@ -47,7 +47,7 @@ pub enum Answer {
         /// What the rail said.
         rail: RailAnswer,
     },
-    /// Nothing was paid, and it may be tried retry_scheduled: it never left, or the rail said "later".
+    /// Nothing was paid, and it may be tried again: it never left, or the rail said "later".
     Later {
         /// Why.
         reason: Reason,

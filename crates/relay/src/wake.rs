@@ -1,12 +1,12 @@
-//! When to claim: at once when work is known, soon after a ring, and now and then in any case.
+//! When to claim: at once while work is due, soon after a notification, and at every poll interval.
 //!
-//! The engine is *awake* while claims bring much: it claims again at once while they come back full, else a window
-//! later, and writers need not ring. When a claim brings little or nothing it goes to *sleep*: the bell is armed, one more
-//! claim finds what was committed in between, and after that it wakes by a ring, by the next scheduled row, or by the poll. A ring
-//! that brings a row or two leaves it asleep with the bell armed, so that sparse work costs one claim; rings that
-//! come thick or bring much wake it up. Thick is what a claim for each would not keep up with: so many within a window.
+//! An engine is *busy* while claims return many rows: it claims again at once after a full claim, else one window later, and
+//! producers need not notify. After a claim with few or no rows it becomes *idle*: it arms the listener, claims once more
+//! for what was committed in between, and then waits for a notification, the next scheduled row or the poll. A
+//! notification for a row or two leaves it idle with the listener armed, so that sparse work costs one claim per row. A
+//! burst of notifications, or one that leads to many rows, makes it busy. A burst is [`BURST`] claims within a window.
 //!
-//! It decides and remembers; it calls nobody. Whether there is room for a claim is not its business.
+//! This module makes no calls and reads no clock. Whether there is capacity for a claim is decided elsewhere.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,61 +16,61 @@ use tokio::time::Instant;
 use crate::backoff::Backoff;
 use crate::lane::LaneError;
 
-/// How many claims caused by rings within one window are too many: at 25 ms, more than some 300 a second.
-const THICK: usize = 8;
+/// How many claims within one window make a burst of notifications: at 25 ms, more than some 300 a second.
+const BURST: usize = 8;
 
 /// Why a claim is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// The last one came back full.
+    /// The last claim was full.
     Full,
-    /// The bell was armed: a last look before going to sleep.
+    /// The listener was armed: the last claim before the engine is idle.
     LastLook,
-    /// The bell rang.
-    Rung,
-    /// A slot came free that rows may be waiting for, or a route may be tried again.
-    Room,
-    /// The last one failed.
+    /// A notification arrived.
+    Notified,
+    /// A slot that rows may wait for came free, or a circuit breaker is half-open or closed.
+    Capacity,
+    /// The last claim failed.
     Retry,
     /// A scheduled row is due.
     Due,
-    /// It is time to look.
+    /// The poll interval has passed.
     Poll,
-    /// The last one brought something, so there may be more by now.
+    /// The last claim returned rows, so more may be due by now.
     FollowUp,
 }
 
-/// The parts of [`Settings`](crate::settings::Settings) that matter here.
+/// The settings of the wake-up logic, from [`Settings`](crate::settings::Settings).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rhythm {
+pub(crate) struct WakeSettings {
     pub(crate) window: Duration,
     pub(crate) poll: Option<Duration>,
-    /// Whether there is a bell.
-    pub(crate) bell: bool,
+    /// Whether there is a listener.
+    pub(crate) listener: bool,
 }
 
-/// What the engine knows about work that waits.
+/// What the engine knows about due work.
 #[derive(Debug)]
 pub(crate) struct Wake {
-    rhythm: Rhythm,
-    asleep: bool,
+    settings: WakeSettings,
+    idle: bool,
     armed: bool,
     claiming: Option<Cause>,
     /// The last claim was full.
     full: bool,
-    /// The bell was armed and nobody has looked since.
+    /// The listener was armed and no claim was sent since.
     look: bool,
-    rung: bool,
+    notified: bool,
     nudged: Option<Cause>,
     began: Option<Instant>,
-    /// When the last claims began that were caused by a ring, the latest last.
-    rung_claims: VecDeque<Instant>,
-    /// Rings since the last claim began.
-    rings: usize,
-    /// Rings come thick.
-    thick: bool,
-    /// The last claim that was caused by a ring brought little.
-    little: bool,
+    /// When the last claims caused by a notification began, the latest last.
+    notified_claims: VecDeque<Instant>,
+    /// Notifications since the last claim began.
+    notifications: usize,
+    /// Notifications arrive in a burst.
+    burst: bool,
+    /// The last claim caused by a notification returned few rows.
+    few: bool,
     poll_at: Option<Instant>,
     not_before: Instant,
     pub(crate) backoff: Backoff,
@@ -81,29 +81,29 @@ pub(crate) struct Wake {
 #[derive(Debug)]
 struct Due {
     at: Option<Instant>,
-    /// Something happened since the database was asked last that may have changed it.
+    /// It may have changed since the database was asked last.
     stale: bool,
     asking: bool,
     not_before: Instant,
 }
 
 impl Wake {
-    pub(crate) fn new(rhythm: Rhythm, now: Instant) -> Self {
+    pub(crate) fn new(settings: WakeSettings, now: Instant) -> Self {
         Self {
-            rhythm,
-            asleep: false,
+            settings,
+            idle: false,
             armed: false,
             claiming: None,
             full: false,
             look: false,
-            rung: false,
+            notified: false,
             nudged: None,
             began: None,
-            rung_claims: VecDeque::with_capacity(THICK),
-            rings: 0,
-            thick: false,
-            little: false,
-            poll_at: rhythm.poll.map(|poll| now + poll),
+            notified_claims: VecDeque::with_capacity(BURST),
+            notifications: 0,
+            burst: false,
+            few: false,
+            poll_at: settings.poll.map(|poll| now + poll),
             not_before: now,
             backoff: Backoff::of_calls(),
             due: Due { at: None, stale: true, asking: false, not_before: now },
@@ -124,127 +124,127 @@ impl Wake {
     fn causes(&self) -> [(Option<Instant>, Cause); 7] {
         let known = |known: bool| known.then_some(self.not_before);
         let after = |at: Option<Instant>| at.map(|at| at.max(self.not_before));
-        let idle = self.claiming.is_none();
-        let window = self.rhythm.window;
-        let spaced = match self.rung_claims.back() {
-            Some(last) if self.little && self.thick => *last + window,
+        let can_claim = self.claiming.is_none();
+        let window = self.settings.window;
+        let spaced = match self.notified_claims.back() {
+            Some(last) if self.few && self.burst => *last + window,
             _ => self.not_before,
         };
-        let follow_up = (!self.asleep).then(|| self.began.map_or(self.not_before, |began| began + window));
+        let follow_up = (!self.idle).then(|| self.began.map_or(self.not_before, |began| began + window));
         [
-            (known(idle && self.full), Cause::Full),
-            (known(idle && self.look), Cause::LastLook),
-            (after((idle && self.rung).then_some(spaced)), Cause::Rung),
-            (known(idle && self.nudged.is_some()), self.nudged.unwrap_or(Cause::Room)),
-            (after(self.due.at.filter(|_| idle)), Cause::Due),
-            (after(self.poll_at.filter(|_| idle)), Cause::Poll),
-            (after(follow_up.filter(|_| idle)), Cause::FollowUp),
+            (known(can_claim && self.full), Cause::Full),
+            (known(can_claim && self.look), Cause::LastLook),
+            (after((can_claim && self.notified).then_some(spaced)), Cause::Notified),
+            (known(can_claim && self.nudged.is_some()), self.nudged.unwrap_or(Cause::Capacity)),
+            (after(self.due.at.filter(|_| can_claim)), Cause::Due),
+            (after(self.poll_at.filter(|_| can_claim)), Cause::Poll),
+            (after(follow_up.filter(|_| can_claim)), Cause::FollowUp),
         ]
     }
 
-    /// A claim is sent. It sees whatever was committed before, so every reason up to now is served by it.
+    /// A claim is sent. It sees everything committed before, so it serves every cause up to now.
     pub(crate) fn claiming(&mut self, cause: Cause, now: Instant) {
         self.claiming = Some(cause);
-        (self.full, self.look, self.rung, self.nudged) = (false, false, false, None);
+        (self.full, self.look, self.notified, self.nudged) = (false, false, false, None);
         self.began = Some(now);
-        let rings = std::mem::take(&mut self.rings);
-        if cause == Cause::Rung {
-            if self.rung_claims.len() == THICK {
-                self.rung_claims.pop_front();
+        let notifications = std::mem::take(&mut self.notifications);
+        if cause == Cause::Notified {
+            if self.notified_claims.len() == BURST {
+                self.notified_claims.pop_front();
             }
-            self.rung_claims.push_back(now);
-            // Once claims are spaced they are few, and it is the rings in between that tell.
-            self.thick = self.is_thick() || self.thick && rings >= THICK / 2;
+            self.notified_claims.push_back(now);
+            // Spaced claims are few, so the notifications between them tell whether the burst goes on.
+            self.burst = self.is_burst() || self.burst && notifications >= BURST / 2;
         }
-        self.poll_at = self.rhythm.poll.map(|poll| now + poll);
+        self.poll_at = self.settings.poll.map(|poll| now + poll);
         if self.due.at.is_some_and(|at| at <= now) {
             self.due.at = None;
             self.due.stale = true;
         }
     }
 
-    /// A claim came back: so many of those that it asked for were started.
+    /// A claim returned: `started` of the `asked` rows were started.
     pub(crate) fn claimed(&mut self, asked: usize, started: usize, now: Instant) {
         let cause = self.claiming.take();
         let full = started >= asked;
-        let little = started.saturating_mul(4) < asked;
-        if cause == Some(Cause::Rung) {
-            self.little = little;
+        let few = started.saturating_mul(4) < asked;
+        if cause == Some(Cause::Notified) {
+            self.few = few;
         }
         if cause == Some(Cause::Due) && started == 0 {
-            // Somebody else took that row, or it cannot be claimed now. Asking at once could go on for ever.
-            self.due.not_before = now + self.rhythm.poll.unwrap_or(Duration::from_millis(500));
+            // Another worker claimed that row, or it cannot be claimed now. Asking again at once could loop.
+            self.due.not_before = now + self.settings.poll.unwrap_or(Duration::from_millis(500));
         }
         self.full = full;
-        self.asleep = if full {
+        self.idle = if full {
             false
         } else if started == 0 {
             true
         } else if self.armed {
-            little && !(cause == Some(Cause::Rung) && self.thick)
+            few && !(cause == Some(Cause::Notified) && self.burst)
         } else {
-            // So few within a window could as well ring, and need not wait for the next one then.
-            started < THICK
+            // Few enough per window for notifications, which need not wait for the next window.
+            started < BURST
         };
     }
 
-    /// Whether rings caused so many claims that they are better gathered.
-    fn is_thick(&self) -> bool {
-        match (self.rung_claims.front(), self.rung_claims.back()) {
-            (Some(first), Some(last)) if self.rung_claims.len() == THICK => {
-                last.duration_since(*first) <= self.rhythm.window
+    /// Whether notifications cause so many claims that they should be debounced.
+    fn is_burst(&self) -> bool {
+        match (self.notified_claims.front(), self.notified_claims.back()) {
+            (Some(first), Some(last)) if self.notified_claims.len() == BURST => {
+                last.duration_since(*first) <= self.settings.window
             }
             _ => false,
         }
     }
 
-    /// A claim failed. How long to leave the database alone.
+    /// A claim failed and is retried after a backoff.
     pub(crate) fn claim_failed(&mut self, error: &LaneError, now: Instant) {
         self.claiming = None;
         self.nudged = Some(Cause::Retry);
         self.not_before = now + self.backoff.after(error);
     }
 
-    /// Whether the bell should be armed.
-    pub(crate) fn wants_bell(&self) -> bool {
-        self.rhythm.bell && self.asleep
+    /// Whether the listener should be armed.
+    pub(crate) fn wants_notifications(&self) -> bool {
+        self.settings.listener && self.idle
     }
 
-    /// The bell is armed, perhaps anew: what was committed before did not ring, so somebody has to look.
-    pub(crate) fn armed(&mut self, anew: bool) {
-        self.look |= anew || !self.armed;
+    /// The listener is armed, perhaps again: earlier commits were not notified, so one more claim follows.
+    pub(crate) fn armed(&mut self, rearmed: bool) {
+        self.look |= rearmed || !self.armed;
         self.armed = true;
     }
 
-    /// The bell is not armed any more.
+    /// The listener is no longer armed.
     pub(crate) fn disarmed(&mut self) {
         self.armed = false;
     }
 
-    /// The bell rang.
-    pub(crate) fn rang(&mut self) {
-        self.rung = true;
-        self.rings += 1;
+    /// A notification arrived.
+    pub(crate) fn notified(&mut self) {
+        self.notified = true;
+        self.notifications += 1;
     }
 
-    /// There is room where there was none.
+    /// There is capacity where there was none.
     pub(crate) fn nudge(&mut self) {
-        self.nudged.get_or_insert(Cause::Room);
+        self.nudged.get_or_insert(Cause::Capacity);
     }
 
-    /// Something was scheduled.
+    /// A row was scheduled.
     pub(crate) fn scheduled(&mut self) {
         self.due.stale = true;
     }
 
-    /// Whether to ask now when the next scheduled row is due: about to sleep, and it may have changed.
+    /// Whether to ask now when the next scheduled row is due: the engine is idle, and it may have changed.
     pub(crate) fn asks_due(&self, now: Instant) -> bool {
         self.next_due_question().is_some_and(|at| at <= now) && self.cause(now).is_none()
     }
 
     /// When to ask, if nothing else happens.
     pub(crate) fn next_due_question(&self) -> Option<Instant> {
-        let asks = self.asleep && self.claiming.is_none() && self.due.stale && !self.due.asking;
+        let asks = self.idle && self.claiming.is_none() && self.due.stale && !self.due.asking;
         asks.then_some(self.due.not_before.max(self.not_before))
     }
 
@@ -253,7 +253,7 @@ impl Wake {
         (self.due.asking, self.due.stale) = (true, false);
     }
 
-    /// The answer came. Counted from now rather than from when it was asked, so that nobody wakes too early.
+    /// The answer came. The wait counts from now rather than from the question, so that the engine does not wake too early.
     pub(crate) fn due_in(&mut self, wait: Option<Duration>, now: Instant) {
         self.due.asking = false;
         self.due.at = wait.map(|wait| now + wait);

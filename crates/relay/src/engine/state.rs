@@ -8,18 +8,18 @@ use tokio::task::Id;
 use tokio::time::Instant;
 
 use crate::backoff::{Backoff, share};
-use crate::bell::Heard;
 use crate::breaker::{Admission, Breakers, Health};
 use crate::claim_capacity::ClaimCapacity;
 use crate::completion_batcher::CompletionBatcher;
 use crate::lane::Lane;
 use crate::lease::Term;
+use crate::listener::ListenerUpdate;
 use crate::metrics::Meter;
 use crate::renewal::Renewal;
 use crate::settings::Settings;
 use crate::slots::Slots;
 use crate::stop::StopMode;
-use crate::wake::{Rhythm, Wake};
+use crate::wake::{Wake, WakeSettings};
 
 use super::Summary;
 use super::calls::{Calls, LanePending};
@@ -65,14 +65,20 @@ pub(super) struct EngineState<L: Lane> {
 }
 
 impl<L: Lane> EngineState<L> {
-    pub(super) fn new(lane: Arc<L>, settings: Settings, meter: Arc<dyn Meter>, bell: bool, now: Instant) -> Self {
+    pub(super) fn new(
+        lane: Arc<L>,
+        settings: Settings,
+        meter: Arc<dyn Meter>,
+        listener: bool,
+        now: Instant,
+    ) -> Self {
         let term = lane.term();
-        let rhythm = Rhythm { window: settings.window, poll: settings.poll, bell };
+        let wake = WakeSettings { window: settings.window, poll: settings.poll, listener };
         // Relayers that were started together must not repair in step.
         let repairs = !settings.repair_every.is_zero();
         let repair_at = repairs.then(|| now + share(settings.repair_every));
         Self {
-            wake: Wake::new(rhythm, now),
+            wake: Wake::new(wake, now),
             slots: Slots::new(settings.slots, settings.route_slots.clone(), settings.batch),
             breakers: Breakers::new(settings.breaker),
             dispatches: Dispatches::new(Arc::clone(&lane), settings.lease_margin),
@@ -229,21 +235,21 @@ impl<L: Lane> EngineState<L> {
     }
 
     pub(super) fn wants_notifications(&mut self) -> bool {
-        let wants = self.phase == Phase::Running && self.wake.wants_bell();
+        let wants = self.phase == Phase::Running && self.wake.wants_notifications();
         if !wants {
             self.wake.disarmed();
         }
         wants
     }
 
-    pub(super) fn on_listener(&mut self, heard: Heard) {
-        if heard.armed {
-            self.wake.armed(heard.anew);
+    pub(super) fn on_listener(&mut self, update: ListenerUpdate) {
+        if update.armed {
+            self.wake.armed(update.rearmed);
         } else {
             self.wake.disarmed();
         }
-        if heard.rang {
-            self.wake.rang();
+        if update.notified {
+            self.wake.notified();
         }
     }
 

@@ -58,7 +58,7 @@ async fn rows_claimed_while_a_route_was_failing_are_given_back() {
     let sim = Sim::new();
     sim.manner("down", Manner { takes: 100 * MS, ..DOWN });
     sim.enqueue_many("down", 5);
-    let work = start_with_bell(&sim, Settings { slots: 20, ..quiet() });
+    let work = start_with_listener(&sim, Settings { slots: 20, ..quiet() });
     pass(50 * MS).await;
     // The claim of these is under way when the fifth failure comes.
     sim.faults(Call::Claim, &[Fault::Slow(100 * MS)]);

@@ -151,7 +151,7 @@ async fn a_completion_that_panics_does_not_take_its_rows_along() {
 async fn a_completion_that_hangs_does_not_hold_up_the_next() {
     let sim = Sim::new();
     sim.faults(Call::Complete, &[Fault::Hang]);
-    let work = start_with_bell(&sim, quiet());
+    let work = start_with_listener(&sim, quiet());
     let first = sim.enqueue("wire");
     pass(100 * MS).await;
     let second = sim.enqueue("wire");

@@ -16,7 +16,7 @@ async fn a_run_that_passes_every_step_lives_when_nothing_is_said() {
     let sim = Sim::new();
     sim.manner("slow", Manner { takes: 15 * S, ..PROMPT });
     sim.enqueue("slow");
-    let work = start_with_bell(&sim, Settings { repair_every: 10 * S, ..Settings::default() });
+    let work = start_with_listener(&sim, Settings { repair_every: 10 * S, ..Settings::default() });
     pass(20 * S).await;
     // This claim is under way when the engine is told to stop, so what it brings is given back.
     sim.faults(Call::Claim, &[Fault::Slow(S)]);

@@ -14,7 +14,7 @@ async fn running_leases_are_renewed_together_at_a_third_of_their_time() {
     let sim = Sim::new();
     slow(&sim, 100 * S);
     sim.enqueue_many("slow", 3);
-    let work = start_with_bell(&sim, quiet());
+    let work = start_with_listener(&sim, quiet());
     pass(5 * S).await;
     sim.enqueue_many("slow", 2);
     pass(101 * S).await;
@@ -94,12 +94,12 @@ async fn renewal_goes_on_while_every_other_call_hangs() {
     slow(&sim, 100 * S);
     sim.enqueue("slow");
     let settings = Settings { repair_every: S, ..Settings::default() };
-    let work = start_with_bell(&sim, settings);
+    let work = start_with_listener(&sim, settings);
     pass(S).await;
     for call in [Call::Claim, Call::Complete, Call::Release, Call::Repair, Call::NextDue, Call::Arm] {
         sim.always(call, Some(Fault::Hang));
     }
-    sim.cut_bell();
+    sim.disconnect_listener();
     pass(98 * S).await;
     assert_eq!((sim.see(|world| world.running), sim.see(|world| world.lost)), (1, 0));
     assert_eq!(sim.made(Call::Renew).len(), 9);
@@ -112,7 +112,7 @@ async fn a_dispatch_that_panics_is_recorded_as_abandoned_and_frees_its_slot() {
     let sim = Sim::new();
     sim.manner("broken", Manner { panics: true, ..PROMPT });
     let id = sim.enqueue("broken");
-    let work = start_with_bell(&sim, Settings { slots: 1, ..quiet() });
+    let work = start_with_listener(&sim, Settings { slots: 1, ..quiet() });
     pass(S).await;
     let next = sim.enqueue("wire");
     pass(S).await;

@@ -15,7 +15,7 @@ use symphony_relay::wake::Cause;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-pub(crate) use work::{pass, quiet, start, start_with_bell};
+pub(crate) use work::{pass, quiet, start, start_with_listener};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const S: Duration = Duration::from_secs(1);
@@ -134,7 +134,7 @@ pub(crate) struct World {
     /// One row at a time, the lowest that has not ended.
     pub(crate) in_order: bool,
     armed: bool,
-    rings: Option<mpsc::UnboundedSender<()>>,
+    notifications: Option<mpsc::UnboundedSender<()>>,
     next_id: u64,
 }
 
@@ -174,7 +174,7 @@ impl Sim {
             says_now: false,
             in_order: false,
             armed: false,
-            rings: None,
+            notifications: None,
             next_id: 0,
         })))
     }
@@ -224,24 +224,24 @@ impl Sim {
         world.rows.insert(id, row);
         if world.armed
             && wait.is_zero()
-            && let Some(rings) = &world.rings
+            && let Some(notifications) = &world.notifications
         {
-            let _ = rings.send(());
+            let _ = notifications.send(());
         }
         id
     }
 
     /// Rings without reason.
-    pub(crate) fn ring(&self) {
-        if let Some(rings) = &self.world().rings {
-            let _ = rings.send(());
+    pub(crate) fn notify(&self) {
+        if let Some(notifications) = &self.world().notifications {
+            let _ = notifications.send(());
         }
     }
 
     /// The bell's connection is cut.
-    pub(crate) fn cut_bell(&self) {
+    pub(crate) fn disconnect_listener(&self) {
         let mut world = self.world();
-        world.rings = None;
+        world.notifications = None;
         world.armed = false;
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use symphony_relay::bell::NoBell;
+use symphony_relay::listener::NoListener;
 use symphony_relay::stop::StopHandle;
 use symphony_relay::{Engine, Settings};
 use tokio::time::timeout;
@@ -14,7 +14,7 @@ async fn at_the_first_signal_it_claims_no_more_finishes_what_runs_and_records_it
     let sim = Sim::new();
     sim.manner("slow", Manner { takes: 20 * S, ..PROMPT });
     sim.enqueue_many("slow", 3);
-    let work = start_with_bell(&sim, Settings::default());
+    let work = start_with_listener(&sim, Settings::default());
     // Between two polls.
     pass(S + 100 * MS).await;
     let claims = sim.made(Call::Claim).len();
@@ -32,7 +32,7 @@ async fn at_the_first_signal_it_claims_no_more_finishes_what_runs_and_records_it
 #[tokio::test(start_paused = true)]
 async fn idle_it_ends_at_once() {
     let sim = Sim::new();
-    let work = start_with_bell(&sim, Settings::default());
+    let work = start_with_listener(&sim, Settings::default());
     pass(S).await;
     work.end().await;
     assert_eq!(sim.now(), S);
@@ -82,7 +82,7 @@ async fn at_the_second_signal_it_leaves_at_once() {
     let sim = Sim::new();
     sim.manner("slow", Manner { takes: 20 * S, ..PROMPT });
     sim.enqueue_many("slow", 3);
-    let work = start_with_bell(&sim, quiet());
+    let work = start_with_listener(&sim, quiet());
     pass(S).await;
     work.stop.signal();
     pass(S).await;
@@ -119,7 +119,7 @@ async fn an_engine_that_is_dropped_leaves_at_once() {
     let sim = Sim::new();
     let engine = Engine::new(Arc::new(sim.clone()), Settings::default()).unwrap();
     let (_stop, signal) = StopHandle::new();
-    timeout(S, engine.run(None::<NoBell>, signal)).await.unwrap_err();
+    timeout(S, engine.run(None::<NoListener>, signal)).await.unwrap_err();
     let claims = sim.made(Call::Claim).len();
     assert!(claims > 0, "it was at work");
     let id = sim.enqueue("wire");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use symphony_relay::Engine;
-use symphony_relay::bell::NoBell;
+use symphony_relay::listener::NoListener;
 use symphony_relay::metrics::Meter;
 use symphony_relay::stop::StopHandle;
 use symphony_relay::wake::Cause;
@@ -19,7 +19,7 @@ fn polling() -> symphony_relay::Settings {
 #[tokio::test(start_paused = true)]
 async fn the_bell_is_armed_before_sleep_and_a_last_look_follows() {
     let sim = Sim::new();
-    let work = start_with_bell(&sim, quiet());
+    let work = start_with_listener(&sim, quiet());
     pass(S).await;
     let calls: Vec<Call> =
         sim.world().made.iter().map(|made| made.call).filter(|call| *call != Call::NextDue).collect();
@@ -33,7 +33,7 @@ async fn the_bell_is_armed_before_sleep_and_a_last_look_follows() {
 async fn work_committed_while_the_bell_was_being_armed_is_found_by_the_last_look() {
     let sim = Sim::new();
     sim.faults(Call::Arm, &[Fault::Slow(100 * MS)]);
-    let work = start_with_bell(&sim, quiet());
+    let work = start_with_listener(&sim, quiet());
     pass(50 * MS).await;
     let id = sim.enqueue("wire");
     pass(60 * MS).await;
@@ -44,7 +44,7 @@ async fn work_committed_while_the_bell_was_being_armed_is_found_by_the_last_look
 #[tokio::test(start_paused = true)]
 async fn the_first_notification_never_waits() {
     let sim = Sim::new();
-    let work = start_with_bell(&sim, polling());
+    let work = start_with_listener(&sim, polling());
     // A poll has looked a millisecond before, and found nothing: that is no reason to wait.
     pass(501 * MS).await;
     assert_eq!(sim.times(Call::Claim).last(), Some(&(500 * MS)));
@@ -57,11 +57,11 @@ async fn the_first_notification_never_waits() {
 #[tokio::test(start_paused = true)]
 async fn a_burst_is_one_wake_up() {
     let sim = Sim::new();
-    let work = start_with_bell(&sim, quiet());
+    let work = start_with_listener(&sim, quiet());
     pass(S).await;
     sim.enqueue_many("wire", 50);
     pass(S).await;
-    let wakes = sim.see(|world| world.wakes.clone()).iter().filter(|cause| **cause == Cause::Rung).count();
+    let wakes = sim.see(|world| world.wakes.clone()).iter().filter(|cause| **cause == Cause::Notified).count();
     assert_eq!((wakes, sim.see(|world| world.ledger.len())), (1, 50));
     work.end().await;
 }
@@ -69,13 +69,13 @@ async fn a_burst_is_one_wake_up() {
 #[tokio::test(start_paused = true)]
 async fn notifications_during_a_claim_fold_into_the_next() {
     let sim = Sim::new();
-    let work = start_with_bell(&sim, quiet());
+    let work = start_with_listener(&sim, quiet());
     pass(S).await;
     sim.faults(Call::Claim, &[Fault::Slow(200 * MS)]);
-    sim.ring();
+    sim.notify();
     pass(100 * MS).await;
     for _ in 0..20 {
-        sim.ring();
+        sim.notify();
         pass(MS).await;
     }
     pass(S).await;
@@ -87,11 +87,11 @@ async fn notifications_during_a_claim_fold_into_the_next() {
 #[tokio::test(start_paused = true)]
 async fn wake_ups_that_come_thick_and_bring_little_are_a_window_apart() {
     let sim = Sim::new();
-    let work = start_with_bell(&sim, quiet());
+    let work = start_with_listener(&sim, quiet());
     pass(S).await;
     let before = sim.made(Call::Claim).len();
     for _ in 0..100 {
-        sim.ring();
+        sim.notify();
         pass(2 * MS).await;
     }
     // The first few show that they come thick.
@@ -106,17 +106,17 @@ async fn wake_ups_that_come_thick_and_bring_little_are_a_window_apart() {
 #[tokio::test(start_paused = true)]
 async fn a_hundred_wake_ups_a_second_do_not_wait_for_each_other_even_after_a_burst() {
     let sim = Sim::new();
-    let work = start_with_bell(&sim, quiet());
+    let work = start_with_listener(&sim, quiet());
     pass(S).await;
     for _ in 0..100 {
-        sim.ring();
+        sim.notify();
         pass(MS).await;
     }
     // The last of the burst is served a window later at the most. After that nobody waits for a window, though work
     // comes more often than that.
     pass(50 * MS).await;
     sim.enqueue_many("wire", 40);
-    sim.ring();
+    sim.notify();
     for _ in 0..3 {
         sim.enqueue("wire");
         pass(10 * MS).await;
@@ -124,9 +124,9 @@ async fn a_hundred_wake_ups_a_second_do_not_wait_for_each_other_even_after_a_bur
     pass(5 * MS).await;
     for _ in 0..50 {
         let id = sim.enqueue("wire");
-        let rung = sim.now();
+        let notified_at = sim.now();
         pass(10 * MS).await;
-        assert_eq!(sim.dispatched_at(id), Some(rung));
+        assert_eq!(sim.dispatched_at(id), Some(notified_at));
     }
     work.end().await;
 }
@@ -134,11 +134,11 @@ async fn a_hundred_wake_ups_a_second_do_not_wait_for_each_other_even_after_a_bur
 #[tokio::test(start_paused = true)]
 async fn wake_ups_that_bring_much_are_not_spaced() {
     let sim = Sim::new();
-    let work = start_with_bell(&sim, quiet());
+    let work = start_with_listener(&sim, quiet());
     pass(S).await;
     sim.enqueue_many("wire", 20);
     pass(5 * MS).await;
-    sim.ring();
+    sim.notify();
     pass(MS).await;
     let claims: Vec<_> = sim.times(Call::Claim).into_iter().filter(|at| *at >= S).collect();
     assert_eq!(claims[..2], [S, S + 5 * MS]);
@@ -148,14 +148,14 @@ async fn wake_ups_that_bring_much_are_not_spaced() {
 #[tokio::test(start_paused = true)]
 async fn sparse_work_costs_one_claim_a_row_and_leaves_the_bell_armed() {
     let sim = Sim::new();
-    let work = start_with_bell(&sim, quiet());
+    let work = start_with_listener(&sim, quiet());
     pass(S).await;
     let (claims, arms) = (sim.made(Call::Claim).len(), sim.made(Call::Arm).len());
     for _ in 0..10 {
         let id = sim.enqueue("wire");
-        let rung = sim.now();
+        let notified_at = sim.now();
         pass(100 * MS).await;
-        assert_eq!(sim.dispatched_at(id), Some(rung));
+        assert_eq!(sim.dispatched_at(id), Some(notified_at));
     }
     assert_eq!(sim.made(Call::Claim).len() - claims, 10);
     assert_eq!((sim.made(Call::Arm).len() - arms, sim.made(Call::Disarm).len()), (0, 0));
@@ -165,7 +165,7 @@ async fn sparse_work_costs_one_claim_a_row_and_leaves_the_bell_armed() {
 #[tokio::test(start_paused = true)]
 async fn under_load_the_bell_is_disarmed_and_armed_again_when_it_is_over() {
     let sim = Sim::new();
-    let work = start_with_bell(&sim, symphony_relay::Settings { slots: 64, batch: 100, ..quiet() });
+    let work = start_with_listener(&sim, symphony_relay::Settings { slots: 64, batch: 100, ..quiet() });
     pass(S).await;
     sim.enqueue_many("wire", 500);
     pass(MS).await;
@@ -196,11 +196,11 @@ async fn the_poll_alone_finds_everything() {
 #[tokio::test(start_paused = true)]
 async fn the_poll_runs_though_notifications_come() {
     let sim = Sim::new();
-    let work = start_with_bell(&sim, polling());
+    let work = start_with_listener(&sim, polling());
     pass(5 * S).await;
     // Somebody committed without ringing, for instance because the notification got lost.
     sim.always(Call::Arm, Some(Fault::Hang));
-    sim.cut_bell();
+    sim.disconnect_listener();
     let id = sim.enqueue("wire");
     pass(500 * MS).await;
     assert_eq!(sim.ledger(id), [Outcome::Paid]);
@@ -210,7 +210,7 @@ async fn the_poll_runs_though_notifications_come() {
 #[tokio::test(start_paused = true)]
 async fn the_bell_alone_finds_everything() {
     let sim = Sim::new();
-    let work = start_with_bell(&sim, quiet());
+    let work = start_with_listener(&sim, quiet());
     for wait in [1, 20, 30, 300, 3000] {
         pass(wait * MS).await;
         sim.enqueue("wire");
@@ -223,10 +223,10 @@ async fn the_bell_alone_finds_everything() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_bell_costs_latency_only_and_comes_back_with_a_last_look() {
     let sim = Sim::new();
-    let work = start_with_bell(&sim, polling());
+    let work = start_with_listener(&sim, polling());
     pass(600 * MS).await;
     sim.faults(Call::Arm, &[Fault::Unavailable, Fault::Refused]);
-    sim.cut_bell();
+    sim.disconnect_listener();
     let id = sim.enqueue("wire");
     pass(500 * MS).await;
     assert_eq!(sim.dispatched_at(id), Some(S), "by the poll");
@@ -236,9 +236,9 @@ async fn a_lost_bell_costs_latency_only_and_comes_back_with_a_last_look() {
     let (last_arm, claims) = (*sim.times(Call::Arm).last().expect("armed"), sim.times(Call::Claim));
     assert!(claims.contains(&last_arm), "what came while it was lost did not ring");
     let id = sim.enqueue("wire");
-    let rung = sim.now();
+    let notified_at = sim.now();
     pass(MS).await;
-    assert_eq!(sim.dispatched_at(id), Some(rung));
+    assert_eq!(sim.dispatched_at(id), Some(notified_at));
     work.end().await;
 }
 
@@ -246,7 +246,7 @@ async fn a_lost_bell_costs_latency_only_and_comes_back_with_a_last_look() {
 async fn a_bell_that_cannot_be_armed_is_tried_with_backoff() {
     let sim = Sim::new();
     sim.always(Call::Arm, Some(Fault::Unavailable));
-    let work = start_with_bell(&sim, polling());
+    let work = start_with_listener(&sim, polling());
     pass(60 * S).await;
     let tries = sim.made(Call::Arm).len();
     assert!((10..=20).contains(&tries), "{tries} tries in a minute");
@@ -257,7 +257,7 @@ async fn a_bell_that_cannot_be_armed_is_tried_with_backoff() {
 async fn a_bell_that_is_refused_again_is_left_alone_for_a_minute() {
     let sim = Sim::new();
     sim.always(Call::Arm, Some(Fault::Refused));
-    let work = start_with_bell(&sim, polling());
+    let work = start_with_listener(&sim, polling());
     pass(600 * S).await;
     let tries = sim.times(Call::Arm);
     let pauses: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -278,7 +278,7 @@ async fn a_bell_that_is_refused_again_is_left_alone_for_a_minute() {
 async fn a_scheduled_row_wakes_it_on_time() {
     let sim = Sim::new();
     let id = sim.schedule("wire", 7_123 * MS);
-    let work = start_with_bell(&sim, quiet());
+    let work = start_with_listener(&sim, quiet());
     pass(10 * S).await;
     let at = sim.dispatched_at(id).expect("dispatched");
     assert!(at >= 7_123 * MS && at <= 7_125 * MS, "{at:?}");
@@ -337,7 +337,7 @@ async fn full_claims_are_followed_by_others_at_once() {
 async fn idle_it_costs_less_than_five_statements_a_second_with_everything_on() {
     let sim = Sim::new();
     sim.manner("slow", Manner { takes: 3600 * S, ..PROMPT });
-    let work = start_with_bell(&sim, symphony_relay::Settings::default());
+    let work = start_with_listener(&sim, symphony_relay::Settings::default());
     sim.enqueue("slow");
     pass(5 * S).await;
     let before = sim.world().made.len();
@@ -409,7 +409,7 @@ async fn an_engine_is_a_task_of_its_own_wherever_it_is_waited_for() {
     let (sim, place) = (Sim::new(), Arc::new(Place::default()));
     let engine = Engine::new(Arc::new(sim.clone()), quiet()).unwrap().with_meter(Arc::clone(&place) as _);
     let (stop, signal) = StopHandle::new();
-    tokio::join!(engine.run(None::<NoBell>, signal), async {
+    tokio::join!(engine.run(None::<NoListener>, signal), async {
         pass(S).await;
         stop.signal();
     });

@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use symphony_outbox::bell::Channel;
 use symphony_outbox::connect::Target;
 use symphony_outbox::event::{Event, publisher};
+use symphony_outbox::listener::Channel;
 use symphony_proof::kit::scratch::{Database, Server};
 use symphony_proof::kit::wait;
 use symphony_relay::event::order::Order;
 use symphony_relay::event::routing::{Route, Routes};
 use symphony_relay::event::{EventLane, Publishing};
+use symphony_relay::listener::PostgresListener;
 use symphony_relay::rail::BoxFuture;
-use symphony_relay::ringer::Ringer;
 use symphony_relay::sink::{Message, Published, Sink};
 use symphony_relay::stop::StopHandle;
 use symphony_relay::{Engine, Settings, Summary};
@@ -150,10 +150,10 @@ impl Stage {
             order,
         };
         let lane = EventLane::new(Arc::clone(&self.target), "test".into(), publishing);
-        let ringer = Ringer::new(Arc::clone(&self.target), Channel::EVENT);
+        let listener = PostgresListener::new(Arc::clone(&self.target), Channel::EVENT);
         let (stop, signal) = StopHandle::new();
         let engine = Engine::new(Arc::new(lane), Settings { slots: SLOTS, ..Settings::default() }).unwrap();
-        Work { stop, task: tokio::spawn(engine.run(Some(ringer), signal)) }
+        Work { stop, task: tokio::spawn(engine.run(Some(listener), signal)) }
     }
 
     pub(crate) async fn publish(&self, aggregate_type: &str, aggregate_id: &str, event_type: &str) -> i64 {

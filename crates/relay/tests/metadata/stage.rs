@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use symphony_outbox::bell::Channel;
 use symphony_outbox::connect::Target;
+use symphony_outbox::listener::Channel;
 use symphony_outbox::metadata::{Entity, Entry, EntryId, producer, reading};
 use symphony_proof::kit::scratch::{Database, Server};
 use symphony_proof::kit::wait;
+use symphony_relay::listener::PostgresListener;
 use symphony_relay::metadata::routing::{Route, Routes};
 use symphony_relay::metadata::{MetadataLane, Storing};
 use symphony_relay::rail::BoxFuture;
-use symphony_relay::ringer::Ringer;
 use symphony_relay::stop::StopHandle;
 use symphony_relay::store::{Record, Store, Written};
 use symphony_relay::{Engine, Settings, Summary};
@@ -144,10 +144,10 @@ impl Stage {
     }
 
     pub(crate) fn start(&self, entity_type: &str) -> Work {
-        let ringer = Ringer::new(Arc::clone(&self.target), Channel::METADATA);
+        let listener = PostgresListener::new(Arc::clone(&self.target), Channel::METADATA);
         let (stop, signal) = StopHandle::new();
         let engine = Engine::new(Arc::new(self.lane(entity_type)), Settings::default()).unwrap();
-        Work { stop, task: tokio::spawn(engine.run(Some(ringer), signal)) }
+        Work { stop, task: tokio::spawn(engine.run(Some(listener), signal)) }
     }
 
     pub(crate) async fn create(&self, entity_type: &str, entity_id: &str, max_retries: i32) -> EntryId {

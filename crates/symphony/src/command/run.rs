@@ -92,7 +92,7 @@ impl Arguments {
         // By the names of its sessions others see that it is there, also when it has nothing to do.
         let named =
             |url| Target::parse(url).map(|to| Arc::new(to.with_session_name(&session_name(worker.as_str()))));
-        let (target, bell) = (named(url)?, named(listen_url)?);
+        let (target, listen_target) = (named(url)?, named(listen_url)?);
         let mut registry = Registry::with_prefix("symphony");
         let traces = traces::start(&config.traces, &worker, &mut registry)?;
         let limits = config.server_limits()?;
@@ -171,7 +171,7 @@ impl Arguments {
         }
         let grace = served.grace();
         let work = async {
-            served.run(&bell, meters, &signal).await;
+            served.run(&listen_target, meters, &signal).await;
             if let Some(traces) = traces {
                 traces.end(LAST_SPANS).await;
             }

@@ -242,7 +242,7 @@ fn many(count: usize) -> u64 {
 
 impl Meter for LaneMeter {
     fn wakeup(&self, cause: Cause) {
-        if cause == Cause::Rung {
+        if cause == Cause::Notified {
             self.counts.notify_wakeups.get_or_create(&self.lane()).inc();
         }
     }

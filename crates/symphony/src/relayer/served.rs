@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use symphony_outbox::WorkerId;
-use symphony_outbox::bell::Channel;
 use symphony_outbox::connect::Target;
+use symphony_outbox::listener::Channel;
 use symphony_outbox::schema::Lane;
 use symphony_relay::event::{EventLane, Publishing};
+use symphony_relay::listener::PostgresListener;
 use symphony_relay::metadata::{MetadataLane, Storing};
 use symphony_relay::payment::PaymentLane;
 use symphony_relay::rail::Rail;
-use symphony_relay::ringer::Ringer;
 use symphony_relay::settings::OutOfRange;
 use symphony_relay::sink::Sink;
 use symphony_relay::stop::StopSignal;
@@ -119,19 +119,19 @@ impl Served {
     }
 
     /// Works until it is told to stop. The meters are those of [`Served::lanes`], in their order.
-    pub(crate) async fn run(self, bell: &Arc<Target>, meters: Vec<Arc<LaneMeter>>, stop: &StopSignal) {
+    pub(crate) async fn run(self, listen_target: &Arc<Target>, meters: Vec<Arc<LaneMeter>>, stop: &StopSignal) {
         let meters = &mut meters.into_iter();
         let payment = self.payment.and_then(|payment| Some((payment, meters.next()?)));
         let event = self.event.and_then(|event| Some((event, meters.next()?)));
         let metadata = self.metadata.and_then(|metadata| Some((metadata, meters.next()?)));
         let payment = async {
             if let Some((payment, meter)) = payment {
-                work(payment.engine, meter, bell, Channel::PAYMENT, stop, Lane::Payment).await;
+                work(payment.engine, meter, listen_target, Channel::PAYMENT, stop, Lane::Payment).await;
             }
         };
         let event = async {
             if let Some((event, meter)) = event {
-                work(event.engine, meter, bell, Channel::EVENT, stop, Lane::Event).await;
+                work(event.engine, meter, listen_target, Channel::EVENT, stop, Lane::Event).await;
                 for sink in event.sinks {
                     let _ = tokio::time::timeout(GOODBYE, sink.close()).await;
                 }
@@ -139,7 +139,7 @@ impl Served {
         };
         let metadata = async {
             if let Some((metadata, meter)) = metadata {
-                work(metadata.engine, meter, bell, Channel::METADATA, stop, Lane::Metadata).await;
+                work(metadata.engine, meter, listen_target, Channel::METADATA, stop, Lane::Metadata).await;
                 for store in metadata.stores {
                     let _ = tokio::time::timeout(GOODBYE, store.close()).await;
                 }
@@ -211,14 +211,14 @@ impl Metadata {
 async fn work<L: lane::Lane>(
     engine: Engine<L>,
     meter: Arc<LaneMeter>,
-    bell: &Arc<Target>,
+    listen_target: &Arc<Target>,
     channel: Channel,
     stop: &StopSignal,
     lane: Lane,
 ) {
-    let ringer = Ringer::new(Arc::clone(bell), channel);
+    let listener = PostgresListener::new(Arc::clone(listen_target), channel);
     let Summary { claimed, recorded, abandoned, lease_lost, given_up, released, left_behind, .. } =
-        engine.with_meter(meter).run(Some(ringer), stop.clone()).await;
+        engine.with_meter(meter).run(Some(listener), stop.clone()).await;
     tracing::info!(
         lane = lane.name(),
         claimed,

@@ -41,7 +41,7 @@ async fn behind_a_pooler_without_an_address_to_listen_at_it_says_so_and_polls() 
     let relayer = yard.relayer(&yard.orders()).await;
     yard.enqueue("polled", 20).await;
     yard.is_done().await;
-    let line = relayer.says("a pooler stands between").await;
+    let line = relayer.says("not to a pooler").await;
     assert!(line.contains("must lead to PostgreSQL itself"), "{line}");
     assert!(line.contains("WARN") || line.contains("ERROR"), "{line}");
     assert_eq!(relayer.count("symphony_listener_connected").await, 0);

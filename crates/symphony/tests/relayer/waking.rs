@@ -54,7 +54,7 @@ async fn the_poll_alone_drives_it() {
 
     // And it comes back by itself.
     network.accept().await.unwrap();
-    relayer.says("the listener is back").await;
+    relayer.says("the listener is connected again").await;
     let so = async || relayer.count("symphony_listener_connected").await == 1;
     until("it listens again", BOUND, so).await.unwrap();
     relayer.stop().await;

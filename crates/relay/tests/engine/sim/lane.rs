@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use symphony_relay::bell::Bell;
 use symphony_relay::breaker::Health;
 use symphony_relay::claim_capacity::ClaimCapacity;
 use symphony_relay::lane::{Claim, Completion, CompletionResult, DispatchResult, Lane, LaneError, Repaired};
 use symphony_relay::lease::{LeaseWatch, Term};
+use symphony_relay::listener::Listener;
 use symphony_relay::metrics::Meter;
 use symphony_relay::trace::End;
 use symphony_relay::wake::Cause;
@@ -191,18 +191,18 @@ impl Lane for Sim {
 }
 
 /// Each notification comes by itself; a cut connection says so.
-pub(crate) struct SimBell {
+pub(crate) struct SimListener {
     pub(super) sim: Sim,
-    pub(super) rings: Option<mpsc::UnboundedReceiver<()>>,
+    pub(super) notifications: Option<mpsc::UnboundedReceiver<()>>,
 }
 
-impl Bell for SimBell {
+impl Listener for SimListener {
     async fn arm(&mut self) -> Result<(), LaneError> {
         self.sim.call(Call::Arm, 0).await?;
         let mut world = self.sim.world();
-        if world.rings.is_none() {
+        if world.notifications.is_none() {
             let (sender, receiver) = mpsc::unbounded_channel();
-            (world.rings, self.rings) = (Some(sender), Some(receiver));
+            (world.notifications, self.notifications) = (Some(sender), Some(receiver));
         }
         world.armed = true;
         Ok(())
@@ -214,11 +214,11 @@ impl Bell for SimBell {
         Ok(())
     }
 
-    async fn rung(&mut self) -> Result<(), LaneError> {
-        let Some(rings) = &mut self.rings else {
+    async fn notified(&mut self) -> Result<(), LaneError> {
+        let Some(notifications) = &mut self.notifications else {
             return Err(LaneError::Unavailable("never connected".to_owned()));
         };
-        rings.recv().await.ok_or_else(|| LaneError::Unavailable("cut".to_owned()))
+        notifications.recv().await.ok_or_else(|| LaneError::Unavailable("cut".to_owned()))
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::Sim;
-use super::lane::SimBell;
+use super::lane::SimListener;
 
 /// Without repair, which has tests of its own; polls are left out where they are not the matter.
 pub(crate) fn quiet() -> Settings {
@@ -34,14 +34,14 @@ pub(crate) fn start(sim: &Sim, settings: Settings) -> Work {
     start_with(sim, settings, None)
 }
 
-pub(crate) fn start_with_bell(sim: &Sim, settings: Settings) -> Work {
-    start_with(sim, settings, Some(SimBell { sim: sim.clone(), rings: None }))
+pub(crate) fn start_with_listener(sim: &Sim, settings: Settings) -> Work {
+    start_with(sim, settings, Some(SimListener { sim: sim.clone(), notifications: None }))
 }
 
-fn start_with(sim: &Sim, settings: Settings, bell: Option<SimBell>) -> Work {
+fn start_with(sim: &Sim, settings: Settings, listener: Option<SimListener>) -> Work {
     let engine = Engine::new(Arc::new(sim.clone()), settings).expect("settings in range");
     let (stop, signal) = StopHandle::new();
-    let task = tokio::spawn(engine.with_meter(Arc::new(sim.clone())).run(bell, signal));
+    let task = tokio::spawn(engine.with_meter(Arc::new(sim.clone())).run(listener, signal));
     Work { stop, task }
 }
 

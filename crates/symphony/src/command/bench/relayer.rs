@@ -12,16 +12,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use symphony_outbox::WorkerId;
-use symphony_outbox::bell::Channel;
 use symphony_outbox::connect::Target;
+use symphony_outbox::listener::Channel;
 use symphony_outbox::schema::Lane;
 use symphony_proof::track;
 use symphony_relay::event::routing::{Route, Routes};
 use symphony_relay::event::{EventLane, Publishing, order::Order};
+use symphony_relay::listener::PostgresListener;
 use symphony_relay::metadata::{MetadataLane, Storing, routing};
 use symphony_relay::payment::PaymentLane;
 use symphony_relay::rail::Rail;
-use symphony_relay::ringer::Ringer;
 use symphony_relay::sink::Sink;
 use symphony_relay::stop::{StopHandle, StopSignal};
 use symphony_relay::store::Store;
@@ -194,7 +194,7 @@ fn serve<'a, L: lane::Lane>(
     let engine = Engine::new(Arc::new(lane), settings).map_err(|wrong| Failure::usage(wrong.to_string()))?;
     let engine = engine.with_meter(Arc::clone(tape) as _);
     Ok(async move {
-        engine.run(Some(Ringer::new(Arc::clone(target), channel)), stop).await;
+        engine.run(Some(PostgresListener::new(Arc::clone(target), channel)), stop).await;
     })
 }
 

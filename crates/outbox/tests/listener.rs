@@ -1,4 +1,4 @@
-//! The bell, rung by real commits.
+//! Notifications of real commits.
 #![expect(
     clippy::unwrap_used,
     reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
@@ -6,19 +6,19 @@
 
 use std::time::Duration;
 
-use symphony_outbox::bell::{Bell, Channel};
 use symphony_outbox::connect::Target;
+use symphony_outbox::listener::{Channel, NotifyListener};
 use symphony_proof::kit::scratch::{Database, Server};
 use tokio::time::timeout;
 use tokio_postgres::Client;
 
 /// Long enough for a machine that is busy with other tests.
 const SOON: Duration = Duration::from_secs(30);
-/// Long enough for a bell that rings without a reason to be caught at it.
+/// Long enough to catch a notification without a reason.
 const A_MOMENT: Duration = Duration::from_millis(300);
 
 /// Who wants the wake-up lock, and no other: writers hold advisory locks of their own.
-const SLEEPERS: &str = "from pg_locks l join pg_database d on d.oid = l.database, \
+const IDLE_RELAYERS: &str = "from pg_locks l join pg_database d on d.oid = l.database, \
                           lateral (select symphony.wakeup_lock('outbox_pending') as key) w \
                         where d.datname = current_database() and l.locktype = 'advisory' and l.mode = 'ExclusiveLock' \
                           and l.classid = ((w.key >> 32) & 4294967295)::oid and l.objid = (w.key & 4294967295)::oid";
@@ -38,30 +38,30 @@ impl Stage {
         Self { database, root, executor: Target::parse(&url).unwrap() }
     }
 
-    async fn bell(&self) -> Bell {
-        Bell::hang(&self.executor, Channel::PAYMENT).await.unwrap()
+    async fn listener(&self) -> NotifyListener {
+        NotifyListener::connect(&self.executor, Channel::PAYMENT).await.unwrap()
     }
 
-    /// Arms a bell, and lets it ring once more where that took long.
-    async fn lay_down(&self, bell: &mut Bell) {
-        bell.arm().await.unwrap();
-        self.until_sleepers(1).await;
-        while !is_silent(bell).await {}
+    /// Arms a listener, and takes the notification that follows if that took long.
+    async fn arm(&self, listener: &mut NotifyListener) {
+        listener.arm().await.unwrap();
+        self.until_idle_relayers(1).await;
+        while !is_silent(listener).await {}
     }
 
     /// How many sessions hold the wake-up lock, or wait for it.
-    async fn sleepers(&self) -> i64 {
-        self.root.query_one(&format!("select count(*) {SLEEPERS}"), &[]).await.unwrap().get(0)
+    async fn idle_relayers(&self) -> i64 {
+        self.root.query_one(&format!("select count(*) {IDLE_RELAYERS}"), &[]).await.unwrap().get(0)
     }
 
     /// The session that holds the wake-up lock.
     async fn holder(&self) -> Option<i32> {
-        let sql = format!("select l.pid {SLEEPERS} and l.granted");
+        let sql = format!("select l.pid {IDLE_RELAYERS} and l.granted");
         self.root.query_opt(&sql, &[]).await.unwrap().map(|row| row.get(0))
     }
 
-    async fn until_sleepers(&self, count: i64) {
-        timeout(SOON, async { while self.sleepers().await != count {} }).await.unwrap();
+    async fn until_idle_relayers(&self, count: i64) {
+        timeout(SOON, async { while self.idle_relayers().await != count {} }).await.unwrap();
     }
 }
 
@@ -70,58 +70,58 @@ async fn enqueue(client: &Client, instruction: &str) {
     client.execute(sql, &[&instruction]).await.unwrap();
 }
 
-async fn rings(bell: &mut Bell) -> bool {
-    timeout(SOON, bell.rung()).await.unwrap().is_ok()
+async fn is_notified(listener: &mut NotifyListener) -> bool {
+    timeout(SOON, listener.notified()).await.unwrap().is_ok()
 }
 
-async fn is_silent(bell: &mut Bell) -> bool {
-    timeout(A_MOMENT, bell.rung()).await.is_err()
+async fn is_silent(listener: &mut NotifyListener) -> bool {
+    timeout(A_MOMENT, listener.notified()).await.is_err()
 }
 
 #[tokio::test]
 async fn an_armed_bell_rings_when_work_is_committed_and_a_disarmed_one_does_not() {
     let stage = Stage::set().await;
-    let mut bell = stage.bell().await;
+    let mut listener = stage.listener().await;
     enqueue(&stage.root, "awake").await;
-    assert!(is_silent(&mut bell).await);
-    stage.lay_down(&mut bell).await;
+    assert!(is_silent(&mut listener).await);
+    stage.arm(&mut listener).await;
     enqueue(&stage.root, "asleep").await;
-    assert!(rings(&mut bell).await);
-    bell.disarm();
-    stage.until_sleepers(0).await;
+    assert!(is_notified(&mut listener).await);
+    listener.disarm();
+    stage.until_idle_relayers(0).await;
     enqueue(&stage.root, "awake again").await;
-    assert!(is_silent(&mut bell).await);
-    stage.lay_down(&mut bell).await;
+    assert!(is_silent(&mut listener).await);
+    stage.arm(&mut listener).await;
     enqueue(&stage.root, "asleep again").await;
-    assert!(rings(&mut bell).await);
+    assert!(is_notified(&mut listener).await);
 }
 
 #[tokio::test]
 async fn a_bell_armed_during_a_transaction_rings_when_that_has_ended() {
     let stage = Stage::set().await;
-    let mut bell = stage.bell().await;
+    let mut listener = stage.listener().await;
     let writer = stage.database.connect().await.unwrap();
     writer.batch_execute("begin").await.unwrap();
     enqueue(&writer, "open").await;
-    bell.arm().await.unwrap();
-    stage.until_sleepers(1).await;
-    // Others ring at once, though the lock is only waited for.
+    listener.arm().await.unwrap();
+    stage.until_idle_relayers(1).await;
+    // Others notify at once, though the lock is only waited for.
     enqueue(&stage.root, "other").await;
-    assert!(rings(&mut bell).await);
+    assert!(is_notified(&mut listener).await);
     writer.batch_execute("commit").await.unwrap();
-    assert!(rings(&mut bell).await);
+    assert!(is_notified(&mut listener).await);
     enqueue(&stage.root, "later").await;
-    assert!(rings(&mut bell).await);
+    assert!(is_notified(&mut listener).await);
 }
 
 #[tokio::test]
 async fn all_sleepers_hear_and_the_next_takes_over_when_one_wakes() {
     let stage = Stage::set().await;
-    let (mut first, mut second) = (stage.bell().await, stage.bell().await);
-    stage.lay_down(&mut first).await;
-    stage.lay_down(&mut second).await;
+    let (mut first, mut second) = (stage.listener().await, stage.listener().await);
+    stage.arm(&mut first).await;
+    stage.arm(&mut second).await;
     enqueue(&stage.root, "one").await;
-    assert!(rings(&mut first).await && rings(&mut second).await);
+    assert!(is_notified(&mut first).await && is_notified(&mut second).await);
     let holder = stage.holder().await;
     assert!(holder.is_some());
     drop(first);
@@ -137,26 +137,26 @@ async fn all_sleepers_hear_and_the_next_takes_over_when_one_wakes() {
     timeout(SOON, another).await.unwrap();
     while !is_silent(&mut second).await {}
     enqueue(&stage.root, "two").await;
-    assert!(rings(&mut second).await);
+    assert!(is_notified(&mut second).await);
 }
 
 #[tokio::test]
 async fn a_bell_whose_sessions_are_ended_is_lost_and_says_so() {
     let stage = Stage::set().await;
     for victim in ["listen%", "%arm_wakeup%"] {
-        let mut bell = stage.bell().await;
-        bell.arm().await.unwrap();
-        stage.until_sleepers(1).await;
-        bell.check().await.unwrap();
+        let mut listener = stage.listener().await;
+        listener.arm().await.unwrap();
+        stage.until_idle_relayers(1).await;
+        listener.check().await.unwrap();
         let end = "select pg_terminate_backend(pid) from pg_stat_activity \
                    where datname = current_database() and pid <> pg_backend_pid() \
                      and (query like $1 or query like 'unlisten%' and $1 like 'listen%' or query = 'select 1' and $1 like 'listen%')";
         assert_eq!(stage.root.execute(end, &[&victim]).await.unwrap(), 1);
-        // On a busy machine it may ring once more, because arming it took long.
-        let lost = timeout(SOON, async { while bell.rung().await.is_ok() {} }).await;
+        // On a busy machine one more notification may arrive, because arming took long.
+        let lost = timeout(SOON, async { while listener.notified().await.is_ok() {} }).await;
         assert!(lost.is_ok(), "{victim}");
-        assert!(bell.check().await.is_err());
-        drop(bell);
-        stage.until_sleepers(0).await;
+        assert!(listener.check().await.is_err());
+        drop(listener);
+        stage.until_idle_relayers(0).await;
     }
 }
