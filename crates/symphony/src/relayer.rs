@@ -1,6 +1,6 @@
 //! The daemon: what `symphony run` puts together.
 //!
-//! It decides nothing about payments. It checks that it may start, gives the engine its lane, its bell and somebody who
+//! It decides nothing about payments. It checks that it may start, gives the engine its lane, its listener and somebody who
 //! counts, answers HTTP, and turns signals into a stop.
 //!
 //! # Layout

@@ -1,5 +1,5 @@
-//! The engine against a lane in memory that keeps the rules of leases. Time is tokio's paused clock: it moves only when
-//! every task waits, so what happens when is exact, and nothing here depends on how fast the machine is.
+//! Tests of the engine against a fake lane in memory that enforces leases. Time is tokio's paused clock: it advances only
+//! when every task waits, so timings are exact and do not depend on the machine.
 
 #![expect(
     clippy::expect_used,
@@ -7,13 +7,13 @@
     reason = "the lane in memory is part of a test, outside of test functions"
 )]
 
-mod breaking;
-mod claiming;
-mod completing;
+mod circuit_breaker;
+mod claims;
+mod completions;
 #[cfg(feature = "fail-points")]
-mod dying;
+mod crash_points;
 mod leases;
-mod repairing;
+mod repair;
+mod shutdown;
 mod sim;
-mod stopping;
-mod waking;
+mod wakeups;

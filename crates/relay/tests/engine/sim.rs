@@ -1,4 +1,4 @@
-//! A lane in memory: rows, leases with tokens that expire, a ledger, faults to order, and a record of every call.
+//! A fake lane in memory: rows, leases with tokens and expiry, a ledger, fault injection, and a record of every call.
 
 mod lane;
 mod work;
@@ -215,7 +215,7 @@ impl Sim {
         }
     }
 
-    /// A row that is due later. Writers ring for rows that are due, if the bell is armed.
+    /// A row that is due later. Rows that are due now are notified, if the listener is armed.
     pub(crate) fn schedule(&self, route: &str, wait: Duration) -> u64 {
         let mut world = self.world();
         world.next_id += 1;
@@ -231,21 +231,21 @@ impl Sim {
         id
     }
 
-    /// Rings without reason.
+    /// Notifies without a reason.
     pub(crate) fn notify(&self) {
         if let Some(notifications) = &self.world().notifications {
             let _ = notifications.send(());
         }
     }
 
-    /// The bell's connection is cut.
+    /// The listener's connection is lost.
     pub(crate) fn disconnect_listener(&self) {
         let mut world = self.world();
         world.notifications = None;
         world.armed = false;
     }
 
-    /// Somebody else takes a row over, whatever its lease says.
+    /// Another worker takes over a row, whatever its lease says.
     pub(crate) fn take_over(&self, id: u64) {
         let mut world = self.world();
         world.tokens += 1;
@@ -282,7 +282,7 @@ impl Sim {
         self.world().dispatched.iter().find(|(row, _)| *row == id).map(|(_, at)| *at)
     }
 
-    /// Takes note of a call and suffers its fault: whether the work is done, and how it ends otherwise.
+    /// Records a call and injects its fault: Ok if the work is to be done.
     async fn call(&self, call: Call, size: usize) -> Result<(), LaneError> {
         let fault = {
             let mut world = self.world();

@@ -98,12 +98,7 @@ impl Counts {
         }
         let r = registry;
         Self {
-            notify_wakeups: of(
-                r,
-                "notify_wakeups",
-                "Claims made because a commit rang the bell",
-                Family::default(),
-            ),
+            notify_wakeups: of(r, "notify_wakeups", "Claims caused by a notification", Family::default()),
             claim_batches: of(
                 r,
                 "claim_batches",

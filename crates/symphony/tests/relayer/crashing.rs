@@ -98,7 +98,7 @@ async fn a_failover_to_a_synchronous_standby_loses_nothing() {
     load.end().await;
     yard.audit().await;
     for relayer in &relayers {
-        // The bell has moved as well.
+        // The listener has moved as well.
         let so = async || relayer.count("symphony_listener_connected").await == 1;
         symphony_proof::kit::wait::until("it listens to the new primary", BOUND, so).await.unwrap();
     }

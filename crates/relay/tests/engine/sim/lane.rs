@@ -1,4 +1,4 @@
-//! The rules of the lane in memory, its bell, and the meter that remembers.
+//! The fake lane, its listener, and the meter that records metrics.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! An engine at work on the lane in memory.
+//! Starts an engine on the fake lane.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Says stop once and waits for the end.
+    /// Requests a stop once and waits for the end.
     pub(crate) async fn end(self) -> Summary {
         self.stop.signal();
         self.task.await.expect("the engine ends in order")

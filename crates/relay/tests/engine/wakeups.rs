@@ -26,7 +26,7 @@ async fn the_bell_is_armed_before_sleep_and_a_last_look_follows() {
     assert_eq!(calls, [Call::Claim, Call::Arm, Call::Claim]);
     assert!(sim.armed());
     work.end().await;
-    assert!(!sim.armed(), "a bell that nobody hears is not left armed");
+    assert!(!sim.armed(), "a listener that is not needed is not left armed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,7 +234,7 @@ async fn a_lost_bell_costs_latency_only_and_comes_back_with_a_last_look() {
     assert!(sim.armed());
     assert_eq!(sim.see(|world| world.connected.clone()), [true, false, false, false, true]);
     let (last_arm, claims) = (*sim.times(Call::Arm).last().expect("armed"), sim.times(Call::Claim));
-    assert!(claims.contains(&last_arm), "what came while it was lost did not ring");
+    assert!(claims.contains(&last_arm), "work committed while it was lost was not notified");
     let id = sim.enqueue("wire");
     let notified_at = sim.now();
     pass(MS).await;
@@ -264,7 +264,7 @@ async fn a_bell_that_is_refused_again_is_left_alone_for_a_minute() {
     assert!((8..=11).contains(&tries.len()), "{tries:?}");
     assert!(pauses[0] < 10 * S, "the first time it may have been slow: {pauses:?}");
     assert!(pauses[1..].iter().all(|pause| (60 * S..=76 * S).contains(pause)), "{pauses:?}");
-    // Work is found meanwhile, and the bell once it can be had.
+    // Meanwhile polls find work; the listener returns once it can connect.
     let id = sim.enqueue("wire");
     pass(S).await;
     assert_eq!(sim.ledger(id), [Outcome::Paid]);
@@ -344,7 +344,7 @@ async fn idle_it_costs_less_than_five_statements_a_second_with_everything_on() {
     pass(120 * S).await;
     let a_second = (sim.world().made.len() - before) as f64 / 120.0;
     assert!(a_second < 2.5, "{a_second} statements a second, with a lease to renew and repair");
-    assert_eq!(sim.made(Call::Disarm).len(), 0, "a poll that finds nothing does not touch the bell");
+    assert_eq!(sim.made(Call::Disarm).len(), 0, "a poll that finds nothing does not touch the listener");
     assert!(sim.made(Call::NextDue).len() <= 2);
     work.stop.signal();
     work.end().await;
@@ -382,7 +382,7 @@ async fn what_had_to_come_after_a_row_is_claimed_as_soon_as_that_one_is_recorded
     sim.manner("wire", Manner { takes: 10 * MS, ..PROMPT });
     sim.enqueue_many("wire", 5);
     let work = start(&sim, quiet());
-    // Each takes 10 ms, and its outcome is gathered for 5 ms at most. There is no poll and no bell.
+    // Each takes 10 ms, and its outcome waits 5 ms at most to be flushed. There is no poll and no listener.
     pass(5 * 15 * MS).await;
     assert_eq!(sim.see(|world| world.ledger.len()), 5);
     assert_eq!(sim.made(Call::Claim).iter().map(|made| made.got).collect::<Vec<_>>(), [1, 1, 1, 1, 1, 0]);

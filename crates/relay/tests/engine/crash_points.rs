@@ -30,7 +30,7 @@ async fn a_run_that_passes_every_step_lives_when_nothing_is_said() {
 fn a_process_dies_at_the_step_it_was_told() {
     let run = |name: &str| {
         Command::new(std::env::current_exe().expect("a path"))
-            .args(["--exact", "dying::a_run_that_passes_every_step_lives_when_nothing_is_said"])
+            .args(["--exact", "crash_points::a_run_that_passes_every_step_lives_when_nothing_is_said"])
             .env(VARIABLE, name)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
