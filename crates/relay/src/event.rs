@@ -1,4 +1,4 @@
-//! The event lane: claims from PostgreSQL, sinks to publish what was claimed, outcomes back.
+//! The event lane: claims events from PostgreSQL, publishes them to sinks, and records the outcomes.
 //!
 //! Translates between the engine, the SQL functions and the sinks. Which sink gets an event, and under which
 //! name, is in [`routing`]; what is promised about the order within an aggregate is in [`order`]. No rule of the database is here.
@@ -28,7 +28,7 @@ use crate::trace::{End, Origin};
 use order::Order;
 use routing::Routes;
 
-/// How long a claim of this lane lasts: the contract says so, and nobody can make it longer.
+/// The term of a claim of this lane: fixed by the contract, without renewal.
 const CLAIM: Duration = Duration::from_secs(300);
 
 /// How long the question may take whether something waits behind what was recorded: without an answer a claim finds out.
@@ -153,7 +153,7 @@ impl EventLane {
         self.publishing.order == Order::Aggregate
     }
 
-    /// Whether no earlier event of the aggregate is unprocessed, whoever holds it. Else it goes back, and is not claimed again before
+    /// Whether every earlier event of the aggregate is processed, by any worker. Else it goes back, and is not claimed again before
     /// that one is processed.
     async fn is_first(&self, id: EventId) -> Result<(), String> {
         match self.questions.call(async |session| worker::earlier_unprocessed(session, id).await).await {
@@ -307,7 +307,7 @@ impl Lane for EventLane {
     }
 
     async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, LaneError> {
-        // A claim of this lane cannot be made longer, and nobody asks.
+        // A claim of this lane cannot be renewed; the engine never asks.
         Ok(vec![false; leases.len()])
     }
 

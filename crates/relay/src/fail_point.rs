@@ -1,9 +1,9 @@
-//! Steps at which a process kills itself, so that a test can look at what is left behind.
+//! Fault injection: steps at which a test build aborts the process, so that tests can check crash recovery.
 //!
 //! `SYMPHONY_FAIL_POINT=name` aborts the process when it reaches that step, `name:3` when it reaches it the third time.
 //! This is for builds with the feature `fail-points`; without it, [`reach`] is an empty function and the variable means nothing.
 
-/// A step worth dying at.
+/// A step at which the process can abort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each variant is named like the step itself")]
 pub enum Step {

@@ -1,8 +1,8 @@
-//! How long a lease lasts, seen from this side.
+//! The time left under a lease, estimated by the clock of this process.
 //!
 //! Only the database decides whether a lease holds. The engine needs an estimate that errs on the safe side: it counts a term from
 //! before the call was sent that granted it, by the monotonic clock of this process. So what it takes for live
-//! is live, unless the process itself was held up; and for that the database checks again.
+//! is live, unless the process itself stalled; for that case the database checks again.
 
 use std::time::Duration;
 

@@ -1,28 +1,28 @@
 //! The relayer's engine: wake, claim, dispatch, complete, renew, repair.
 //!
-//! It decides when, how many, in what order and how often. It knows no broker, no bank and no SQL: a lane is behind
-//! a trait, and so is every way out.
+//! It decides when to claim, how many rows, in what order, and when to retry. It contains no SQL and no protocol of a broker or
+//! a bank: lanes, rails, sinks and stores are traits.
 //!
 //! # Layout
 //!
-//! Read [`lane`] first, then [`engine`]; each of the others is one decision, made without calls and clocks of its own.
+//! Start at [`lane`], then read [`engine`]. Each of the modules up to `backoff` makes one decision, without calls and clocks.
 //!
-//! - [`lane`]: what the engine asks of a lane, and the ways in which that may fail
-//! - [`lease`]: how long a lease lasts, seen from this side
-//! - [`engine`]: the loop, its tasks, and what it makes of what they bring
+//! - [`lane`]: the interface between the engine and a lane
+//! - [`lease`]: the time left under a lease, by the clock of this process
+//! - [`engine`]: the loop, its state, its tasks, and the handling of their results
 //! - [`wake`]: when to claim; [`listener`]: notifications (LISTEN/NOTIFY) that wake an idle engine
 //! - [`claim_capacity`]: how many rows a claim may lease; `slots`: how many dispatches may run
 //! - `completion_batcher`: when outcomes are recorded, and when that is retried
-//! - `renewal`: which leases to renew, which dispatches to cut off
-//! - [`breaker`]: which routes to leave alone
-//! - `backoff`: how long to wait after a failure
-//! - [`stop`]: how an engine is told to stop
-//! - [`settings`]: what can be set, and its limits; [`metrics`]: what is told to whoever counts
-//! - [`trace`]: whose trace a dispatch continues; what is told to whoever draws spans
-//! - [`fail_point`]: where a process kills itself for a test
-//! - [`payment`]: the payment lane; [`rail`]: what its ways out can do
-//! - [`event`]: the event lane; [`sink`]: what its ways out can do
-//! - [`metadata`]: the metadata lane; [`store`]: what its ways out can do
+//! - `renewal`: which leases to renew, which dispatches to cancel
+//! - [`breaker`]: circuit breakers per route
+//! - `backoff`: exponential backoff with jitter
+//! - [`stop`]: graceful and immediate shutdown
+//! - [`settings`]: the settings and their ranges; [`metrics`]: the interface for metrics
+//! - [`trace`]: trace contexts, and the interface for spans
+//! - [`fail_point`]: fault injection: steps at which a test build aborts
+//! - [`payment`]: the payment lane; [`rail`]: the interface of a payment rail
+//! - [`event`]: the event lane; [`sink`]: the interface of an event sink
+//! - [`metadata`]: the metadata lane; [`store`]: the interface of a metadata store
 //! - `key_order`: FIFO order of the jobs of one aggregate or entity
 //! - [`session_pool`]: the database sessions of a lane
 

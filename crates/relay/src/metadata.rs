@@ -1,4 +1,4 @@
-//! The metadata lane: claims from PostgreSQL, stores to write what was claimed to, outcomes back.
+//! The metadata lane: claims entries from PostgreSQL, writes them to stores, and records the outcomes.
 //!
 //! Translates between the engine, the SQL functions and the stores. Which store gets an entry is in [`routing`]. Entries of one entity
 //! that this process holds are written one at a time, in the order of their versions; what other processes do meanwhile is
@@ -28,7 +28,7 @@ use crate::trace::{End, Origin};
 
 use routing::Routes;
 
-/// How old a claim of this lane is when repair ends it. Nobody can make it longer.
+/// How old a claim of this lane is when repair ends it. It cannot be renewed.
 const CLAIM: Duration = Duration::from_secs(300);
 
 /// The most that one pass of repair, or one call that gives back, ends.
@@ -153,7 +153,7 @@ fn failed(why: &str) -> Outcome {
 }
 
 /// Whether a call found the entry in the DLQ or moved it there. Asked again after an answer that was lost, the database says that the
-/// entry has ended: that is told too, as nobody heard of it the first time.
+/// entry has ended: that is logged too, as the first answer was lost.
 fn is_dead(answer: &Answer) -> bool {
     answer.status == Some(Status::Dlq) && matches!(answer.refused, None | Some(MoveError::AlreadyTerminal(_)))
 }
@@ -239,7 +239,7 @@ impl Lane for MetadataLane {
     }
 
     async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, LaneError> {
-        // A claim of this lane cannot be made longer, and nobody asks.
+        // A claim of this lane cannot be renewed; the engine never asks.
         Ok(vec![false; leases.len()])
     }
 

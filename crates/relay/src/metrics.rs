@@ -1,4 +1,4 @@
-//! What an engine tells about itself, event by event. Who counts, and in which format, is not its business.
+//! The interface for metrics: an engine reports events, and an implementation counts and exports them.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::breaker::Health;
 use crate::lane::{Repaired, RouteSignal};
 use crate::wake::Cause;
 
-/// Somebody who counts. Every method does nothing unless it is written; none may block.
+/// Counts events of an engine. Every method does nothing by default; none may block.
 pub trait Meter: Send + Sync + 'static {
     /// A claim is sent, and why.
     fn wakeup(&self, _cause: Cause) {}
@@ -14,9 +14,9 @@ pub trait Meter: Send + Sync + 'static {
     fn claim(&self, _size: Catch, _rows: usize, _took: Duration) {}
     /// A dispatch began.
     fn dispatch_started(&self, _route: &str) {}
-    /// A dispatch came to its end by itself.
+    /// A dispatch returned.
     fn dispatch_finished(&self, _route: &str, _latency: Duration, _signal: RouteSignal) {}
-    /// A dispatch was cut off.
+    /// A dispatch was cancelled or panicked.
     fn dispatch_abandoned(&self, _route: &str) {}
     /// How many dispatches of a route are running now.
     fn in_flight(&self, _route: &str, _count: usize) {}
@@ -28,7 +28,7 @@ pub trait Meter: Send + Sync + 'static {
     fn lease_lost(&self) {}
     /// A completion met a row that had ended already.
     fn already_terminal(&self) {}
-    /// The terminal backstop held back a second end.
+    /// The terminal backstop rejected a second terminal write.
     fn backstop(&self) {}
     /// So many rows were ever quarantined, because they were pending although they had ended.
     fn quarantined(&self, _total: u64) {}
@@ -36,7 +36,7 @@ pub trait Meter: Send + Sync + 'static {
     fn given_up(&self) {}
     /// A renewal came back: so many leases hold, so many are lost.
     fn renewed(&self, _held: usize, _lost: usize) {}
-    /// So many leases were given back.
+    /// Leases were released unstarted.
     fn released(&self, _count: usize) {}
     /// A pass of repair came back.
     fn repaired(&self, _repaired: &Repaired) {}
@@ -44,7 +44,7 @@ pub trait Meter: Send + Sync + 'static {
     fn taken_over(&self, _taken_over: &Repaired) {}
     /// A breaker changed.
     fn breaker(&self, _route: &str, _health: Health) {}
-    /// The listener is there, or gone.
+    /// The listener connected, or was lost.
     fn listener_connected(&self, _connected: bool) {}
     /// A call to the database failed.
     fn call_failed(&self, _call: &'static str) {}

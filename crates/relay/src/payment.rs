@@ -1,8 +1,8 @@
-//! The payment lane: claims from PostgreSQL, rails to carry what was claimed, outcomes back.
+//! The payment lane: claims payments from PostgreSQL, sends them over rails, and records the outcomes.
 //!
 //! Translates between the engine, the SQL functions and the rails. What an answer of a rail means for the ledger is in
-//! [`sending`]; what happens after nobody knew is in [`unknown`]; whose traces payments belong to in [`callers`]. No rule of the
-//! database is here.
+//! [`sending`]; what follows an unknown outcome is in [`unknown`]; the trace contexts of payments are in [`callers`]. The rules of
+//! the database are not repeated here.
 
 mod callers;
 mod sending;
@@ -35,7 +35,7 @@ use unknown::Next;
 const MAX_LEASES_PER_CALL: usize = 1000;
 /// The longest that the database may take to say what a rail's policy allows.
 const LONGEST_ADVICE: Duration = Duration::from_secs(10);
-/// The error code of a payment whose worker was not heard of again.
+/// The error code of a payment whose lease expired.
 const LEASE_EXPIRED: &str = "LEASE_EXPIRED";
 /// How long after its own limit a rail may still answer before it is given up.
 const OVERTIME: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ pub struct PaymentLane {
     worker: WorkerId,
     lease: Duration,
     rails: BTreeMap<String, Arc<dyn Rail>>,
-    /// There where spans are drawn.
+    /// Set if traces are exported.
     callers: Option<Callers>,
     // One pool per kind of call, so that none waits behind another. Completions have two sessions: while one waits for its
     // commit, or hangs, the other goes on.
@@ -240,7 +240,7 @@ impl Lane for PaymentLane {
         let (began, job) = (Instant::now(), job.claimed);
         let (outcome, signal) = match self.rails.get(&job.rail_type) {
             Some(rail) => self.send(rail.as_ref(), job, &lease).await,
-            // No claim asked for it; whoever serves the rail will have it.
+            // No claim asked for this rail; a relayer that serves it will retry.
             None => (
                 unknown::Standing::of(&job).of_unsent("this relayer does not serve the rail"),
                 RouteSignal::Neutral,

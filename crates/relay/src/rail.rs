@@ -1,7 +1,7 @@
-//! What a way out for payments can do: check a payment, carry it, and say what became of it.
+//! The interface of a payment rail: validate a payment, send it, and answer inquiries about it.
 //!
-//! A rail decides nothing about retries, leases or unknown outcomes: it tells what it knows, and the payment lane
-//! makes an outcome of that. The one thing it must never do is guess. What it is not sure of is
+//! A rail decides nothing about retries, leases or unknown outcomes: it reports what it knows, and the payment lane
+//! derives the outcome. The one thing it must never do is guess. What it is not sure of is
 //! [`Answer::Unknown`].
 
 use std::future::Future;
@@ -97,7 +97,7 @@ pub enum Inquiry {
     },
 }
 
-/// Why a payload must never leave the house.
+/// Why a payload must not be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Invalid {
@@ -105,7 +105,7 @@ pub struct Invalid {
     pub message: String,
 }
 
-/// A way out for payments.
+/// A payment rail.
 pub trait Rail: Send + Sync + 'static {
     /// Checks a payment before anything leaves. Quick, and without IO.
     ///

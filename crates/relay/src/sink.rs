@@ -1,7 +1,7 @@
-//! What a way out for events can do: publish a message, and say whether the broker has confirmed it.
+//! The interface of an event sink: publish a message, and report whether the broker has confirmed it.
 //!
-//! A sink knows its protocol and nothing of claims, retries or order. It must never call an event published that the broker
-//! has not confirmed; a repeat carries the same id, so that whoever can drop it does.
+//! A sink knows its protocol and nothing of claims, retries or order. It must never report an event as published that the
+//! broker has not confirmed. A repeat has the same id, so that the broker or the consumer can drop it.
 
 use crate::rail::BoxFuture;
 
@@ -40,18 +40,18 @@ pub enum Published {
         /// It had it already, and dropped this repeat.
         repeat: bool,
     },
-    /// The broker refused this message: too large, no route, not allowed. The same will happen again until somebody changes
-    /// something. The text is for people and holds no data of the event.
+    /// The broker refused this message: too large, no route, not allowed. The same will happen again until the
+    /// configuration changes. The text is for operators and holds no data of the event.
     Refused(String),
     /// The broker could not be reached, did not confirm in time, or had trouble of its own. It may have the message.
     Failed(String),
 }
 
-/// A way out for events.
+/// A destination of events, such as a broker.
 pub trait Sink: Send + Sync + 'static {
     /// Publishes a message and waits for the broker to confirm it. Bounded in time by the sink's own settings.
     fn publish<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Published>;
 
-    /// Lets go of connections, in order.
+    /// Closes its connections.
     fn close(&self) -> BoxFuture<'_, ()>;
 }

@@ -1,4 +1,4 @@
-//! What a second store can do: keep the metadata of an entity, and never let an earlier write win over a later one.
+//! The interface of a metadata store: write the metadata of an entity, and never let an older version replace a newer one.
 //!
 //! A store knows its protocol and nothing of claims or retries. Writes of one entity may reach it in any order, twice, and
 //! from several relayers at once; the version says which is the later, and it must be compared where the record is kept.
@@ -27,8 +27,8 @@ pub enum Written {
     Stored,
     /// The store holds a later version, and kept that. Nothing is left to be done.
     Superseded,
-    /// The store refused this record: too large, not allowed. The same will happen again until somebody changes something. The
-    /// text is for people and holds nothing of the record.
+    /// The store refused this record: too large, not allowed. The same will happen again until the configuration changes.
+    /// The text is for operators and holds nothing of the record.
     Refused(String),
     /// The store could not be reached, did not answer in time, or had trouble of its own. It may have the record.
     Failed(String),
@@ -40,6 +40,6 @@ pub trait Store: Send + Sync + 'static {
     /// settings.
     fn write<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Written>;
 
-    /// Lets go of connections, in order.
+    /// Closes its connections.
     fn close(&self) -> BoxFuture<'_, ()>;
 }

@@ -134,7 +134,7 @@ impl End {
     }
 }
 
-/// Somebody who draws spans. Nothing here may block or fail.
+/// Exports spans. No method may block or fail.
 pub trait Tracer: Send + Sync + 'static {
     /// A dispatch begins. It continues the trace of its origin, where there is one. None: nobody draws it.
     fn dispatch(&self, dispatch: &Dispatch<'_>) -> Option<Box<dyn Span>>;

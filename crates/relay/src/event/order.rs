@@ -1,5 +1,6 @@
-//! In which order the events of one aggregate leave this process. Those that it holds wait for each other in `key_order`. Where order is strict, the
-//! database hands out only what comes directly behind what is processed or in the same claim, and is asked once more before an event leaves.
+//! The order guarantee within an aggregate. Events that this process holds wait for their turn in `key_order`. With strict order, a
+//! claim returns only events that directly follow a processed one or one of the same claim, and the lane checks again
+//! before it publishes.
 
 /// What is promised about the order within an aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Which sink gets an event, and under which name: the first route that fits.
+//! Routing of events: the first matching route decides the sink and the destination.
 //!
 //! A route names an aggregate type and an event type, each as it is or `*` for any; its destination is a template with
 //! `{aggregate_type}`, `{aggregate_id}` and `{event_type}`.

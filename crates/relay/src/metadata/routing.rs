@@ -1,4 +1,4 @@
-//! Which store gets the metadata of an entity: the first route that fits its type.
+//! Routing of metadata: the first route that matches the type of the entity decides the store.
 
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
-//! What is done with a payment after an attempt whose outcome nobody knows.
+//! Handling of unknown outcomes: what to do with a payment whose last attempt may have paid.
 //!
 //! The rail is asked first, if it can be. What it does not say is decided by its policy, which the database holds, and by
 //! whether it still remembers the idempotency key. Nothing is guessed: what stays unknown stays unknown in the ledger, until
-//! a person has found out.
+//! an operator resolves it.
 
 use std::time::Duration;
 
@@ -91,13 +91,13 @@ fn decide(advice: Advice, inquiry: Option<Inquiry>) -> Next {
     }
 }
 
-/// The end for this program: a person finds out.
+/// Stops retrying: an operator has to resolve the payment.
 fn stop(message: &str, rail: RailAnswer) -> Next {
     let reason = Reason { code: OUTCOME_UNKNOWN.to_owned(), message: Some(message.to_owned()) };
     Next::Record(Outcome::Failed { reason, rail }, RouteSignal::Neutral)
 }
 
-/// Nobody knows, and the next attempt begins with a question.
+/// The outcome stays unknown, and the next attempt begins with an inquiry.
 pub(super) fn still_unknown(message: &str) -> Outcome {
     let reason = Reason { code: OUTCOME_UNKNOWN.to_owned(), message: Some(message.to_owned()) };
     Outcome::Retryable { reason, rail: RailAnswer::default(), delay: None }

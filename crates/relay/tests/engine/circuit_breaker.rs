@@ -1,4 +1,4 @@
-//! What the engine does about a route that fails.
+//! The circuit breaker of a failing route.
 
 use symphony_relay::Settings;
 use symphony_relay::breaker::Health;

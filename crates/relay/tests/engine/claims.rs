@@ -1,4 +1,4 @@
-//! How much the engine claims, and what it does with what it gets.
+//! How many rows the engine claims, and how it starts them.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How outcomes get into the ledger.
+//! How outcomes are batched, recorded and retried.
 
 use symphony_relay::Settings;
 

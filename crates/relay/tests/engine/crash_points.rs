@@ -1,4 +1,4 @@
-//! Where a process kills itself when it is told to.
+//! The fail points at which a process aborts.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! How leases are kept, and what happens when they cannot be.
+//! Lease renewal, and lost leases.
 
 use symphony_relay::Settings;
 use symphony_relay::lease::Term;

@@ -1,4 +1,4 @@
-//! When expired leases are looked for.
+//! When the engine repairs expired leases.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How an engine ends.
+//! Graceful and immediate shutdown.
 
 use std::sync::Arc;
 
