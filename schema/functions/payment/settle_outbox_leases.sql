@@ -1,7 +1,8 @@
 -- Ends leases: appends the outcome of each to the ledger, and lets its row go or schedules it again.
 --
 -- For outcomes after which a row may be tried again, of completions, repairs and takeovers alike; those that end it for
--- certain have a shorter way, end_outboxes. No other function writes the ledger or deletes from pending. The caller has locked the rows, says where they are, and has checked that it may end
+-- certain have a shorter way, end_outboxes. These two alone write the ledger; quarantine_outbox also deletes from
+-- pending, what the ledger had ended before. The caller has locked the rows, says where they are, and has checked that it may end
 -- them; no row is given twice. ZOMBIE_REQUEUE is the outcome of a lease that expired. A row that the ledger says has ended
 -- already, by somebody's hand or a bad restore, is quarantined and not returned, so that it does not stop the others; place counts what was given from 1.
 --
