@@ -1,15 +1,15 @@
--- Refuses a database in which another role's code would run with the rights of the caller.
+-- Refuses a database in which an untrusted role's code would run with the rights of the caller.
 --
--- SET ROLE is no sandbox: a view, trigger, function, type, operator or rule that a stranger has put into our schemas runs as
--- whoever uses it, and may RESET ROLE to become the login that connected. So before anything in these schemas is read or
--- called, this block looks up in the catalogue who owns what. It calls built-in functions only, none of which evaluates an
--- expression, a view or an output function of a user.
+-- SET ROLE is no sandbox: a view, trigger, function, type, operator or rule that an untrusted role has put into our
+-- schemas runs as the role that uses it, and may RESET ROLE to become the login that connected. So before anything in
+-- these schemas is read or called, this block checks the owners in the catalogue. It calls built-in functions only, none
+-- of which evaluates an expression, a view or an output function of a user.
 --
--- Trusted are symphony_control and superusers. A stranger is any other role. What a stranger cannot own or create once this
--- has passed, nobody but the trusted can plant later, so the answer stays true while the schemas are used. Schema
--- m10_recovery is ours only if symphony_control owns it: the name belongs to a contract and may be taken by another application.
+-- symphony_control and superusers are trusted; every other role is not. Once this has passed, only a trusted role can
+-- add objects, so the result stays valid while the schemas are used. Schema m10_recovery is ours only if
+-- symphony_control owns it: a contract fixes the name, and another application may use it.
 --
--- Needs search_path = pg_catalog, pg_temp. Locks: nothing. Raises: 55000. For: everybody.
+-- Needs search_path = pg_catalog, pg_temp. Locks: nothing. Raises: 55000. For: every command.
 do $guard$
 declare
   v_found text[];
@@ -109,11 +109,11 @@ begin
       and not (d.refclassid = 'pg_type'::regclass
                and exists (select from pg_catalog.pg_type t join schemas s on s.oid = t.typnamespace where t.oid = d.refobjid))
   )
-  -- Names are chosen by the stranger: nothing of them may move a terminal's cursor.
+  -- The untrusted role chooses these names: they must not contain terminal control characters.
   select array_agg(regexp_replace(f.finding, '[^ -~]', '?', 'g') order by f.place, f.finding collate "C") into v_found from findings f;
 
   if v_found is not null then
-    raise exception 'strangers can run code in the schemas of Symphony: %', v_found[1]
+    raise exception 'an untrusted role can run code in the schemas of Symphony: %', v_found[1]
       using errcode = '55000',
             detail = array_to_string(v_found[1:20], '; ')
                      || case when cardinality(v_found) > 20 then format('; and %s more', cardinality(v_found) - 20) else '' end,

@@ -1,4 +1,4 @@
--- The roles: what must be there before anything can be owned.
+-- Creates the roles that do not exist yet.
 --
 -- Run by the installer as itself. It needs no superuser: CREATEROLE is enough, and where a DBA has
 -- made the roles beforehand, not even that. Roles belong to the whole server, so an install into
@@ -8,7 +8,7 @@ begin
   if to_regrole('symphony_control') is null then
     begin
       create role symphony_control nologin;
-      comment on role symphony_control is 'Symphony: owns every object. Nobody logs in as it.';
+      comment on role symphony_control is 'Symphony: owns every object. NOLOGIN.';
     exception when duplicate_object or unique_violation then null;
     end;
   end if;
@@ -29,7 +29,7 @@ begin
   if to_regrole('symphony_operator') is null then
     begin
       create role symphony_operator nologin;
-      comment on role symphony_operator is 'Symphony: people on duty. May redrive, resolve, set rail policy, pause and resume.';
+      comment on role symphony_operator is 'Symphony: operators. May redrive, resolve, set rail policy, pause and resume.';
     exception when duplicate_object or unique_violation then null;
     end;
   end if;

@@ -43,8 +43,8 @@ select null::name as schema, format('role %I', r.rolname) as object, 'attributes
        'error' as severity
 from roles r
 union all
--- A role of ours that holds another of ours, or one with powers over the server. Whoever may grant a role may grant it to
--- ours without asking: one without such powers is no fact.
+-- A role of ours that holds another of ours, or one with powers over the server. A role's admin may grant it to ours
+-- at any time: one without such powers is no fact.
 select null, format('membership of %I in %I', r.rolname, g.rolname), 'granted',
        case when bool_or(h.direct) then 'directly' else 'through other roles' end,
        case when g.oid < 16384 and not g.rolsuper
@@ -61,7 +61,7 @@ where g.rolsuper
    or g.oid in (select o.oid from roles o)
 group by r.rolname, g.oid, g.rolname, g.rolsuper
 union all
--- Who can act as the owner. A superuser can anyway. Whoever looks is left out: an installer may be a member. From 16 on, a
+-- Who can act as the owner. A superuser can anyway. The current login is left out: an installer may be a member. From 16 on, a
 -- role with CREATEROLE that installed holds ADMIN on the roles that it made, and only that.
 select null, format('membership of %I in symphony_control', m.rolname), 'granted',
        concat(case when bool_or(o.direct) then 'directly' else 'through other roles' end, case when not bool_or(o.usable) then ', to hand on only' end),

@@ -23,7 +23,7 @@ judged as (
            -- What was committed can be lost.
            when s.name = 'synchronous_commit' and s.value = 'off' and s.setrole = 0 then 'error'
            when s.name = 'synchronous_commit' and s.value in ('off', 'local') then 'warning'
-           -- What our functions tell each other: claims would pass rows by.
+           -- Our functions keep state in these: claims could skip rows.
            when s.name like 'symphony.%' then case when s.setrole = 0 then 'error' else 'warning' end
            when s.name in ('default_transaction_isolation', 'default_transaction_read_only', 'default_transaction_deferrable', 'row_security',
                            'track_counts') then 'warning'
@@ -39,7 +39,7 @@ where j.setrole = 0
   and j.severity is not null
 group by j.name
 union all
--- Nobody logs in as a role of ours, so its settings have no effect; a member can make them.
+-- Our roles are NOLOGIN, so their settings have no effect; a member can set them.
 select null, format('setting %s of role %I', j.name, j.rolname), 'value', string_agg(j.value, ' or ' order by j.value),
        min(coalesce(j.severity, 'warning'))
 from judged j

@@ -68,7 +68,7 @@ where strpos(f.body, r.relname) > 0
                 and d.refclassid = 'pg_catalog.pg_class'::regclass and d.refobjid = r.oid)
 group by r.nspname, f.oid
 union all
--- Publishing is for superusers and for our owner: whoever may read the stream reads our rows.
+-- Only superusers and our owner can publish: a reader of the stream reads our rows.
 select null, format('publication %I', p.pubname), 'definition', 'exists', 'warning'
 from pg_catalog.pg_publication p
 where p.puballtables
@@ -83,7 +83,7 @@ join relations r on r.oid = t.srrelid
 where pg_catalog.has_table_privilege(s.subowner, r.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
    or pg_catalog.pg_has_role(s.subowner, r.relowner, 'MEMBER')
 union all
--- It takes a superuser to make one; its code runs as whoever changes the schema, an installer included.
+-- It takes a superuser to make one; its code runs as the role that changes the schema, an installer included.
 select null, format('event trigger %I', e.evtname), 'definition', format('on %s: %s', e.evtevent, e.evtfoid::regproc),
        case when o.rolsuper then 'warning' else 'error' end
 from pg_catalog.pg_event_trigger e

@@ -56,7 +56,7 @@ join (
   select 'template', t.tmplnamespace, t.tmplname from pg_catalog.pg_ts_template t
 ) as o on o.schema = s.oid
 union all
--- Whoever owns a type may cast it to another. Where that type is a stranger's, it concerns the stranger's expressions only.
+-- The owner of a type may cast it to another. A cast to a type of an untrusted role affects the expressions of that role only.
 select t.nspname, format('cast from %s to %s', pg_catalog.format_type(c.castsource, null), pg_catalog.format_type(c.casttarget, null)), 'definition',
        case c.castcontext when 'i' then 'implicit' when 'a' then 'assignment' else 'explicit' end, 'error'
 from types t

@@ -1,4 +1,4 @@
--- Who may do what in schema symphony. Applied after everything is made, from nothing: the files of this folder are the whole truth.
+-- Grants in schema symphony. Applied last, after a REVOKE of everything: the files of this folder are all grants.
 --
 -- Runtime roles hold EXECUTE on functions and SELECT on views, and no right to change a table. What is
 -- not granted here or in the file of a lane is refused, PUBLIC included. This file takes away what the lanes that live in
@@ -11,8 +11,8 @@ revoke all on all functions in schema symphony from public, symphony_ingest, sym
 grant usage on schema symphony to symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor;
 
 grant execute on function
-  symphony.arm_wakeup,
-  symphony.wakeup_lock
+  symphony.acquire_wakeup_lock,
+  symphony.wakeup_lock_key
 to symphony_executor;
 
 grant execute on function

@@ -1,4 +1,4 @@
--- Who may do what on the event lane, from nothing. Nobody may change a table; what is not granted here is refused, PUBLIC included.
+-- Grants of the event lane, after a REVOKE of everything. No role may change a table; PUBLIC has no right.
 revoke all on schema m10_recovery from public, symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor, symphony_auth;
 revoke all on all tables in schema m10_recovery from public, symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor, symphony_auth;
 revoke all on all sequences in schema m10_recovery from public, symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, symphony_auditor, symphony_auth;
@@ -11,11 +11,17 @@ grant execute on function
 to symphony_ingest;
 
 grant execute on function
+  symphony.claim_events_in_order,
   m10_recovery.claim_outbox_events,
   m10_recovery.complete_outbox_event
 to symphony_executor;
 
--- All that a relayer reads: no payload but of what it claims, and not the names that prove the claims of others.
+-- PostgreSQL calls the functions of a view as the role that reads it.
+grant execute on function
+  symphony.event_claim_timeout
+to symphony_executor, symphony_operator, symphony_readonly, symphony_auditor;
+
+-- Everything that a relayer reads: payloads only of events that it claims, and no processor id of another claim.
 grant select on
   m10_recovery.outbox_schedule,
   m10_recovery.outbox_status

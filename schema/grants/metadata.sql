@@ -1,5 +1,5 @@
--- Who may do what on the metadata lane. Follows core.sql, which takes away what anybody had before. Nobody may read or change the table:
--- its rows hold the tokens of claims.
+-- Grants of the metadata lane. Follows core.sql, which revokes all earlier grants. No role may read or change the table:
+-- its rows contain claim tokens.
 revoke all on type symphony.metadata_status from public;
 
 grant execute on function
@@ -26,7 +26,7 @@ to symphony_ingest, symphony_executor, symphony_operator, symphony_readonly, sym
 
 grant execute on function
   symphony.metadata_backlog,
-  symphony.metadata_pulse,
+  symphony.metadata_recent_stats,
   symphony.search_metadata_entries
 to symphony_operator, symphony_readonly, symphony_auditor;
 

@@ -1,4 +1,4 @@
--- Who may do what on the payment lane. Follows core.sql, which takes away what anybody had before.
+-- Grants of the payment lane. Follows core.sql, which revokes all earlier grants.
 revoke all on type
   symphony.outbox_attempt_state, symphony.payload_object, symphony.short_text, symphony.sequence_number, symphony.attempt_count,
   symphony.w3c_traceparent, symphony.sha256_digest
@@ -39,7 +39,7 @@ grant execute on function
   symphony.list_payment_dead_letters,
   symphony.payment_backlog,
   symphony.payment_leases,
-  symphony.payment_pulse,
+  symphony.payment_recent_stats,
   symphony.quarantined_outboxes_total,
   symphony.search_payment_outboxes
 to symphony_operator, symphony_readonly, symphony_auditor;
@@ -63,7 +63,7 @@ grant select on
   symphony.supervisor_outbox_status
 to symphony_executor;
 
--- By column. The token of a lease is for its worker alone: whoever knows it can complete the payment. Payloads are for auditors alone.
+-- By column. Only the worker may know its lease token, because it completes the payment. Only auditors may read payloads; a worker gets those of the rows it claims.
 grant select
   (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_count, next_attempt_at, created_at,
    claimed_by, claimed_at, lease_expires_at, redrive_of, traceparent, parked)
@@ -80,6 +80,7 @@ grant select
 on symphony.payment_outbox_attempts
 to symphony_readonly;
 
+-- With payloads.
 grant select on
   symphony.payment_outbox_attempts
 to symphony_auditor;

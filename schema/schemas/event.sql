@@ -1,6 +1,6 @@
--- The schema of the event lane, made by the installer for the owner.
+-- Creates the schema of the event lane for the owner. The installer runs it.
 --
--- The name is part of the contract, so it may be taken: a schema of somebody else's is left alone and said so.
+-- The contract fixes the name, so another application may already use it: such a schema is refused and left unchanged.
 do $schema$
 declare
   v_owner name;
@@ -15,9 +15,9 @@ begin
               hint = format('Let the owner of the database run: grant create on database %I to %I;', current_database(), current_user);
     end;
   elsif v_owner <> 'symphony_control' then
-    raise exception 'schema m10_recovery is there already and belongs to %', regexp_replace(quote_ident(v_owner::text), '[^ -~]', '?', 'g')
+    raise exception 'schema m10_recovery already exists and belongs to %', regexp_replace(quote_ident(v_owner::text), '[^ -~]', '?', 'g')
       using errcode = '55000',
-            hint = 'The event lane needs it for itself. Install into another database, or move what is there to a schema of another name.';
+            hint = 'The event lane needs this schema for itself. Install into another database, or move its objects to a schema of another name.';
   end if;
 end
 $schema$;

@@ -1,4 +1,4 @@
--- What may never happen to the rows of the event lane, whoever tries.
+-- Refuses changes that must never happen to the rows of the event lane, for every role, superusers included.
 --
 -- The triggers are ENABLE ALWAYS, so that session_replication_role = replica does not switch them off.
 
@@ -12,7 +12,7 @@ create or replace trigger error_rows_never_change
   before update or delete on m10_recovery.outbox_errors
   for each row execute function symphony.refuse_change('the history of errors is append-only');
 alter table m10_recovery.outbox_errors enable always trigger error_rows_never_change;
-comment on trigger error_rows_never_change on m10_recovery.outbox_errors is 'The same for each row, whichever table or subscription it is reached through.';
+comment on trigger error_rows_never_change on m10_recovery.outbox_errors is 'The same for each row, through a parent table or a subscription.';
 
 create or replace trigger events_are_never_truncated
   before truncate on m10_recovery.outbox
@@ -26,7 +26,7 @@ create or replace trigger events_are_kept_until_processed
   when (old.processed_at is null)
   execute function symphony.refuse_change('an event is kept until it is processed');
 alter table m10_recovery.outbox enable always trigger events_are_kept_until_processed;
-comment on trigger events_are_kept_until_processed on m10_recovery.outbox is 'What is not processed cannot be deleted.';
+comment on trigger events_are_kept_until_processed on m10_recovery.outbox is 'An unprocessed event cannot be deleted.';
 
 create or replace trigger events_keep_what_was_published
   before update of id, aggregate_type, aggregate_id, event_type, payload, created_at
@@ -38,7 +38,7 @@ create or replace trigger events_keep_what_was_published
     (new.id, new.aggregate_type, new.aggregate_id, new.event_type, new.payload::text, new.created_at))
   execute function symphony.refuse_change('what was published cannot change');
 alter table m10_recovery.outbox enable always trigger events_keep_what_was_published;
-comment on trigger events_keep_what_was_published on m10_recovery.outbox is 'Number, aggregate, kind and payload are what was committed.';
+comment on trigger events_keep_what_was_published on m10_recovery.outbox is 'Id, aggregate, event type and payload never change.';
 
 create or replace trigger events_never_count_down
   before update of retry_count on m10_recovery.outbox
@@ -46,7 +46,7 @@ create or replace trigger events_never_count_down
   when (new.retry_count < old.retry_count)
   execute function symphony.refuse_change('retry_count never falls');
 alter table m10_recovery.outbox enable always trigger events_never_count_down;
-comment on trigger events_never_count_down on m10_recovery.outbox is 'Failures that were counted stay counted.';
+comment on trigger events_never_count_down on m10_recovery.outbox is 'retry_count never falls.';
 
 create or replace trigger events_end_for_good
   before update on m10_recovery.outbox
@@ -54,9 +54,9 @@ create or replace trigger events_end_for_good
   when (old.processed_at is not null)
   execute function symphony.refuse_change('a processed event does not change');
 alter table m10_recovery.outbox enable always trigger events_end_for_good;
-comment on trigger events_end_for_good on m10_recovery.outbox is 'What is processed stays as it is.';
+comment on trigger events_end_for_good on m10_recovery.outbox is 'A processed event never changes.';
 
-create or replace trigger events_wake_sleepers
+create or replace trigger events_notify_idle_relayers
   after insert on m10_recovery.outbox
-  for each statement execute function symphony.wake_on_insert('m10_outbox');
-comment on trigger events_wake_sleepers on m10_recovery.outbox is 'A new event wakes a relayer that sleeps.';
+  for each statement execute function symphony.notify_on_insert('m10_outbox');
+comment on trigger events_notify_idle_relayers on m10_recovery.outbox is 'A new event notifies an idle relayer.';

@@ -1,4 +1,4 @@
--- What may never happen to the rows of the payment lane, whoever tries.
+-- Refuses changes that must never happen to the rows of the payment lane, for every role, superusers included.
 --
 -- The triggers are ENABLE ALWAYS, so that session_replication_role = replica does not switch them off. They
 -- fire per statement where no row need exist for the attempt to be refused, and per row as well: a statement on a parent table
@@ -19,7 +19,7 @@ create or replace trigger ledger_rows_never_change
   before update or delete on symphony.payment_outbox_attempts
   for each row execute function symphony.refuse_change('the ledger is append-only');
 alter table symphony.payment_outbox_attempts enable always trigger ledger_rows_never_change;
-comment on trigger ledger_rows_never_change on symphony.payment_outbox_attempts is 'The same for each row, whichever table or subscription it is reached through.';
+comment on trigger ledger_rows_never_change on symphony.payment_outbox_attempts is 'The same for each row, through a parent table or a subscription.';
 
 create or replace trigger operations_are_append_only
   before update or delete or truncate on symphony.payment_outbox_operations
@@ -31,7 +31,7 @@ create or replace trigger operations_never_change
   before update or delete on symphony.payment_outbox_operations
   for each row execute function symphony.refuse_change('the operations log is append-only');
 alter table symphony.payment_outbox_operations enable always trigger operations_never_change;
-comment on trigger operations_never_change on symphony.payment_outbox_operations is 'The same for each row, whichever table or subscription it is reached through.';
+comment on trigger operations_never_change on symphony.payment_outbox_operations is 'The same for each row, through a parent table or a subscription.';
 
 create or replace trigger quarantine_is_append_only
   before update or delete or truncate on symphony.payment_outbox_quarantine
@@ -43,19 +43,19 @@ create or replace trigger quarantined_rows_never_change
   before update or delete on symphony.payment_outbox_quarantine
   for each row execute function symphony.refuse_change('the quarantine is append-only');
 alter table symphony.payment_outbox_quarantine enable always trigger quarantined_rows_never_change;
-comment on trigger quarantined_rows_never_change on symphony.payment_outbox_quarantine is 'The same for each row, whichever table or subscription it is reached through.';
+comment on trigger quarantined_rows_never_change on symphony.payment_outbox_quarantine is 'The same for each row, through a parent table or a subscription.';
 
 create or replace trigger rails_stay_registered
   before delete or truncate on symphony.payment_rails
   for each statement execute function symphony.refuse_change('a rail is never deleted; retire it instead');
 alter table symphony.payment_rails enable always trigger rails_stay_registered;
-comment on trigger rails_stay_registered on symphony.payment_rails is 'Pending rows and the ledger name their rail: it cannot go.';
+comment on trigger rails_stay_registered on symphony.payment_rails is 'Pending rows and the ledger name their rail: it cannot be deleted.';
 
 create or replace trigger rail_rows_stay_registered
   before delete on symphony.payment_rails
   for each row execute function symphony.refuse_change('a rail is never deleted; retire it instead');
 alter table symphony.payment_rails enable always trigger rail_rows_stay_registered;
-comment on trigger rail_rows_stay_registered on symphony.payment_rails is 'The same for each row, whichever table or subscription it is reached through.';
+comment on trigger rail_rows_stay_registered on symphony.payment_rails is 'The same for each row, through a parent table or a subscription.';
 
 create or replace trigger rails_keep_their_name
   before update of rail_type on symphony.payment_rails
@@ -69,13 +69,13 @@ create or replace trigger sequences_are_kept
   before delete or truncate on symphony.participant_outbox_sequences
   for each statement execute function symphony.refuse_change('a participant keeps its sequence');
 alter table symphony.participant_outbox_sequences enable always trigger sequences_are_kept;
-comment on trigger sequences_are_kept on symphony.participant_outbox_sequences is 'A counter that is gone would give its numbers again.';
+comment on trigger sequences_are_kept on symphony.participant_outbox_sequences is 'A deleted counter would allocate its numbers again.';
 
 create or replace trigger sequence_rows_are_kept
   before delete on symphony.participant_outbox_sequences
   for each row execute function symphony.refuse_change('a participant keeps its sequence');
 alter table symphony.participant_outbox_sequences enable always trigger sequence_rows_are_kept;
-comment on trigger sequence_rows_are_kept on symphony.participant_outbox_sequences is 'The same for each row, whichever table or subscription it is reached through.';
+comment on trigger sequence_rows_are_kept on symphony.participant_outbox_sequences is 'The same for each row, through a parent table or a subscription.';
 
 create or replace trigger pending_is_never_truncated
   before truncate on symphony.payment_outbox_pending
@@ -89,7 +89,7 @@ create or replace trigger pending_goes_when_it_has_ended
   for each statement execute function symphony.check_outbox_ended();
 alter table symphony.payment_outbox_pending enable always trigger pending_goes_when_it_has_ended;
 comment on trigger pending_goes_when_it_has_ended on symphony.payment_outbox_pending is
-  'A row goes when the ledger has the end of its outbox. Once for all rows of a statement, which costs a completion next to nothing.';
+  'A pending row can be deleted only if its outbox has a terminal ledger row. Checked once per statement, which costs a completion next to nothing.';
 
 -- The apply worker of a subscription fires no trigger per statement: this one is for it alone (ENABLE REPLICA), and costs other sessions nothing. Because it
 -- names a transition table, PostgreSQL refuses to make pending the child or partition of another table, where the one above would not fire.
@@ -99,7 +99,7 @@ create or replace trigger pending_rows_go_when_they_have_ended
   for each row execute function symphony.check_outbox_ended();
 alter table symphony.payment_outbox_pending enable replica trigger pending_rows_go_when_they_have_ended;
 comment on trigger pending_rows_go_when_they_have_ended on symphony.payment_outbox_pending is
-  'The same for what a subscription deletes. Its transition table also keeps pending from becoming the child of another table.';
+  'The same for rows that a subscription deletes. Its transition table also prevents that pending becomes the child of another table.';
 
 create or replace trigger pending_keeps_its_identity
   before update of outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, created_at, redrive_of
@@ -113,7 +113,7 @@ create or replace trigger pending_keeps_its_identity
      new.payload::text, new.created_at, new.redrive_of))
   execute function symphony.refuse_change('what identifies an outbox cannot change');
 alter table symphony.payment_outbox_pending enable always trigger pending_keeps_its_identity;
-comment on trigger pending_keeps_its_identity on symphony.payment_outbox_pending is 'Ids, keys, sequence, rail and payload are what was committed.';
+comment on trigger pending_keeps_its_identity on symphony.payment_outbox_pending is 'Ids, keys, sequence, rail and payload never change.';
 
 create or replace trigger pending_never_counts_down
   before update of attempt_count on symphony.payment_outbox_pending
@@ -121,28 +121,28 @@ create or replace trigger pending_never_counts_down
   when (new.attempt_count < old.attempt_count)
   execute function symphony.refuse_change('attempt_count never falls');
 alter table symphony.payment_outbox_pending enable always trigger pending_never_counts_down;
-comment on trigger pending_never_counts_down on symphony.payment_outbox_pending is 'The cache of attempts never falls.';
+comment on trigger pending_never_counts_down on symphony.payment_outbox_pending is 'attempt_count never falls.';
 
-create or replace trigger pending_wakes_sleepers
+create or replace trigger pending_notifies_idle_relayers
   after insert on symphony.payment_outbox_pending
   for each statement execute function symphony.notify_outbox_pending();
-comment on trigger pending_wakes_sleepers on symphony.payment_outbox_pending is 'New work wakes a relayer that sleeps.';
+comment on trigger pending_notifies_idle_relayers on symphony.payment_outbox_pending is 'A new payment notifies an idle relayer.';
 
 create or replace trigger keys_are_kept
   before delete or truncate on symphony.payment_outbox_keys
   for each statement execute function symphony.refuse_change('a key that was used stays registered');
 alter table symphony.payment_outbox_keys enable always trigger keys_are_kept;
-comment on trigger keys_are_kept on symphony.payment_outbox_keys is 'A key that is forgotten could pay twice.';
+comment on trigger keys_are_kept on symphony.payment_outbox_keys is 'A payment whose key was deleted could be paid twice.';
 
 create or replace trigger keys_are_kept_row_by_row
   before delete on symphony.payment_outbox_keys
   for each row execute function symphony.refuse_change('a key that was used stays registered');
 alter table symphony.payment_outbox_keys enable always trigger keys_are_kept_row_by_row;
 comment on trigger keys_are_kept_row_by_row on symphony.payment_outbox_keys is
-  'The same where no statement names this table: through a parent, or by replication.';
+  'The same for each row, through a parent table or a subscription.';
 
 create or replace trigger keys_change_by_redrive_only
   before update on symphony.payment_outbox_keys
   for each row execute function symphony.check_key_redrive();
 alter table symphony.payment_outbox_keys enable always trigger keys_change_by_redrive_only;
-comment on trigger keys_change_by_redrive_only on symphony.payment_outbox_keys is 'A key moves on to the outbox that a redrive made, and changes in no other way.';
+comment on trigger keys_change_by_redrive_only on symphony.payment_outbox_keys is 'A redrive points the key at its new outbox; no other change is allowed.';

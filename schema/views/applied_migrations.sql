@@ -1,4 +1,4 @@
--- Which migrations were applied, for `symphony verify` and those who may not read the table.
+-- The applied migrations, for `symphony verify` and roles that may not read the table.
 create or replace view symphony.applied_migrations as
 select m.lane,
        m.migration,
@@ -7,4 +7,4 @@ select m.lane,
        m.applied_at
 from symphony.schema_migrations m;
 
-comment on view symphony.applied_migrations is 'The migrations that this database has had, each with the hash of its text.';
+comment on view symphony.applied_migrations is 'The migrations applied to this database, each with the hash of its text.';

@@ -1,9 +1,9 @@
--- One row of totals over what is not published, and the same for the hundred entity types with most of it.
+-- One row of totals over unpublished entries, and the same for the hundred entity types with the most of them.
 --
--- Every entry that is not published is in one of five indexes, which are read one by one: published entries are never looked at, however many.
+-- Every unpublished entry is in one of five indexes, which are read one by one: published entries are never read.
 create or replace view symphony.metadata_outbox_status as
 with unpublished as (
-  select o.entity_type, 'due' as doing, o.created_at as due_at, o.created_at
+  select o.entity_type, 'due' as state, o.created_at as due_at, o.created_at
   from symphony.metadata_outbox o
   where o.status = 'PENDING'
   union all
@@ -24,22 +24,22 @@ with unpublished as (
   from symphony.metadata_outbox o
   where o.status = 'DLQ'
 ),
-kinds as (
+types as (
   select u.entity_type,
-         count(*) filter (where u.doing = 'due') as due,
-         count(*) filter (where u.doing = 'processing') as processing,
-         count(*) filter (where u.doing = 'stuck') as stuck,
-         count(*) filter (where u.doing = 'scheduled') as scheduled,
-         count(*) filter (where u.doing = 'dlq') as dlq,
+         count(*) filter (where u.state = 'due') as due,
+         count(*) filter (where u.state = 'processing') as processing,
+         count(*) filter (where u.state = 'stuck') as stuck,
+         count(*) filter (where u.state = 'scheduled') as scheduled,
+         count(*) filter (where u.state = 'dlq') as dlq,
          greatest(coalesce(extract(epoch from now() - min(u.created_at)), 0), 0)::numeric(20, 3) as oldest_pending_age_seconds,
-         greatest(coalesce(extract(epoch from now() - min(u.due_at) filter (where u.doing in ('due', 'stuck'))), 0), 0)::numeric(20, 3)
+         greatest(coalesce(extract(epoch from now() - min(u.due_at) filter (where u.state in ('due', 'stuck'))), 0), 0)::numeric(20, 3)
            as oldest_due_age_seconds
   from unpublished u
   group by u.entity_type
 ),
-most as (
+largest as (
   select k.*
-  from kinds k
+  from types k
   order by k.due + k.processing + k.stuck + k.scheduled + k.dlq desc, k.entity_type
   limit 100
 )
@@ -51,8 +51,8 @@ select coalesce(sum(k.due), 0)::bigint as due,
        coalesce(max(k.oldest_pending_age_seconds), 0) as oldest_pending_age_seconds,
        coalesce(max(k.oldest_due_age_seconds), 0) as oldest_due_age_seconds,
        count(*) as entity_types,
-       (select coalesce(jsonb_agg(to_jsonb(m.*) order by m.entity_type), '[]') from most m) as by_entity_type
-from kinds k;
+       (select coalesce(jsonb_agg(to_jsonb(l.*) order by l.entity_type), '[]') from largest l) as by_entity_type
+from types k;
 
 comment on view symphony.metadata_outbox_status is
   'Totals over entries that are not published (due, processing, stuck, scheduled, dlq, the age of the oldest and of the oldest due), and in by_entity_type the same for the hundred types with most.';

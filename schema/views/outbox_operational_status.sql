@@ -1,7 +1,8 @@
--- What each pending outbox is doing now, with its latest attempt beside it.
+-- The status of each pending outbox, with its latest attempt.
 --
--- The counts and ages are those of supervisor_outbox_status, for the one row: over any choice of rows, sum() of the counts and max() of the ages
--- are that choice's totals. A row is counted once: due and unleased, leased, with an expired lease, or none of these, which is scheduled.
+-- The counts and ages are those of supervisor_outbox_status, for one row: sum() of the counts and max() of the ages over
+-- any selection of rows are its totals. Each row is counted once: due and unleased, leased, with an expired lease, or
+-- none of these, which is scheduled.
 create or replace view symphony.outbox_operational_status as
 select p.outbox_id,
        p.instruction_id,
@@ -54,4 +55,4 @@ left join lateral (
 ) a on true;
 
 comment on view symphony.outbox_operational_status is
-  'A row per pending outbox: LEASED, LEASE_EXPIRED, PAUSED, WAITING behind an earlier sibling, SCHEDULED or DUE. Its counts are 0 or 1 and its ages its own, so that they add up to supervisor_outbox_status.';
+  'One row per pending outbox: LEASED, LEASE_EXPIRED, PAUSED, WAITING behind an earlier row of its participant, SCHEDULED or DUE. Its counts are 0 or 1, so that they add up to supervisor_outbox_status.';

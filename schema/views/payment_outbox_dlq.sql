@@ -1,6 +1,6 @@
--- The dead letters: terminal failures that nobody has redriven or resolved yet, unknown outcomes first. Without payloads: those are for auditors.
+-- The dead-letter queue: terminal failures that wait for an operator, unknown outcomes first, without payloads.
 --
--- A security barrier, as every view that filters: a condition of the reader runs on the rows that the view shows and on no others.
+-- A security barrier, as every view that filters: a reader's condition runs only on the rows that the view shows.
 create or replace view symphony.payment_outbox_dlq with (security_barrier) as
 select a.outbox_id,
        a.instruction_id,
@@ -24,4 +24,4 @@ where a.state = 'FAILED'
 order by coalesce(a.error_code in (select u.error_code from symphony.unknown_outcome_codes u), false) desc, a.completed_at, a.outbox_id;
 
 comment on view symphony.payment_outbox_dlq is
-  'Terminal failures not yet redriven nor resolved; those whose outcome nobody knows come first.';
+  'Terminal failures that are neither redriven nor resolved; those with unknown outcome come first.';

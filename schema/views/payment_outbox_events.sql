@@ -1,6 +1,6 @@
--- The story of an outbox, told from the ledger and pending alone. Order it by event_no.
+-- The history of each outbox, derived from the ledger and the pending rows. Order it by event_no.
 --
--- What a lease that was given back unstarted leaves behind is nothing: no attempt, no event.
+-- A released lease leaves no attempt and no event.
 create or replace view symphony.payment_outbox_events with (security_barrier) as
 -- Enqueued: known from the pending row, or from the first ledger row of what has ended.
 select p.outbox_id,
@@ -53,7 +53,7 @@ cross join lateral (
 ) n
 where p.lease_token is not null
 union all
--- Tried again as another outbox.
+-- Redriven as another outbox.
 select a.outbox_id, a.instruction_id, a.participant_id, a.sequence_id, a.rail_type,
        a.attempt_no * 2 + 1, 'REDRIVEN', o.created_at, null, null, o.actor, null, null, null, null, null, o.new_outbox_id, o.database_user
 from symphony.payment_outbox_operations o

@@ -1,6 +1,6 @@
--- One row per outbox, pending or ended: who, what became of it, and what people did about it. Without its payload.
+-- One row per outbox, pending or ended, with its outcome and what operators did about it. Without payloads.
 --
--- For one outbox or a few by their ids: a count of it would read the ledger.
+-- Query it for a few outbox ids: a count of all rows reads the whole ledger.
 create or replace view symphony.payment_outboxes with (security_barrier) as
 select s.outbox_id,
        s.instruction_id,
@@ -54,11 +54,11 @@ select a.outbox_id,
         from symphony.payment_outbox_operations o
         where o.outbox_id = a.outbox_id
           and o.operation = 'RESOLVE'
-        -- As outbox_resolution has it: PAID stands wherever it was said.
+        -- As in outbox_resolution: PAID wins.
         order by (o.resolution = 'PAID') desc
         limit 1)
 from symphony.payment_outbox_attempts a
 where a.state in ('DISPATCHED', 'FAILED');
 
 comment on view symphony.payment_outboxes is
-  'A row per outbox: while it is pending what it is doing, then DISPATCHED or FAILED, with its latest error, its redrives and its resolution.';
+  'One row per outbox: its status while it is pending, then DISPATCHED or FAILED, with its latest error, redrives and resolution.';

@@ -1,4 +1,4 @@
--- What is installed here, for those who may not read the table.
+-- The installed lanes, for roles that may not read the table.
 create or replace view symphony.schema_status as
 select m.lane,
        max(m.schema_version) as schema_version,
@@ -7,4 +7,4 @@ select m.lane,
 from symphony.schema_migrations m
 group by m.lane;
 
-comment on view symphony.schema_status is 'The lanes that are installed, and the schema version of each.';
+comment on view symphony.schema_status is 'The installed lanes, and the schema version of each.';

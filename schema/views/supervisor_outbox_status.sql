@@ -11,7 +11,7 @@ with pending as (
   from symphony.payment_outbox_pending p
   group by p.rail_type
 ),
-dead as (
+dead_letters as (
   select a.rail_type,
          count(*) as dlq,
          count(*) filter (where coalesce(a.error_code in (select u.error_code from symphony.unknown_outcome_codes u), false)) as dlq_unknown
@@ -34,7 +34,7 @@ rails as (
          coalesce(d.dlq_unknown, 0) as dlq_unknown
   from symphony.payment_rails r
   left join pending p on p.rail_type = r.rail_type
-  left join dead d on d.rail_type = r.rail_type
+  left join dead_letters d on d.rail_type = r.rail_type
   where r.retired_at is null
      or p.rail_type is not null
      or d.rail_type is not null

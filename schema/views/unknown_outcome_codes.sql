@@ -1,7 +1,7 @@
--- The error codes that leave open whether a payment was made. The one place that says so.
+-- The error codes of an unknown outcome: the payment may have been made. The only list of them.
 --
--- A worker says it with OUTCOME_UNKNOWN; a lease that ran out says it by itself.
+-- A worker records OUTCOME_UNKNOWN; the database records LEASE_EXPIRED for an expired lease.
 create or replace view symphony.unknown_outcome_codes (error_code) as
 values ('OUTCOME_UNKNOWN'), ('LEASE_EXPIRED');
 
-comment on view symphony.unknown_outcome_codes is 'Error codes after which nobody knows whether the payment was made.';
+comment on view symphony.unknown_outcome_codes is 'Error codes of an unknown outcome: the payment may have been made.';

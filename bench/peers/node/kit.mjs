@@ -85,7 +85,7 @@ async function enqueue(client) {
   return { per_second: count / args.seconds, count };
 }
 
-// One client, so many a second. What a slow call has held up was due, and waited. Says of each call when it was due and when it had committed.
+// One client at a fixed rate per second. A call that a slow one delayed counts from when it was due. Says of each call when it was due and when it had committed.
 async function paced(client) {
   const begin = performance.now();
   let count = 0;

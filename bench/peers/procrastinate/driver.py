@@ -86,7 +86,7 @@ async def enqueue(options):
 
 
 async def paced(task, options):
-    """One client, so many a second. What a slow call has held up was due, and waited. Says of each call when it was due and when it had committed."""
+    """One client at a fixed rate per second. A call that a slow one delayed counts from when it was due. Says of each call when it was due and when it had committed."""
     begin = time.monotonic()
     count = 0
     calls = []

@@ -82,7 +82,7 @@ class Cluster:
         return done.stdout.strip()
 
     def fresh(self, template, database="measured"):
-        """A new database, as the template is; what came before is on the disk, so that nobody pays for it later."""
+        """A new database from the template, after a checkpoint, so that no run pays for earlier writes."""
         self.ask(f"drop database if exists {database} with (force)")
         self.ask(f"create database {database} template {template}")
         self.ask("checkpoint")

@@ -7,7 +7,7 @@ WARMING_UP = 100
 def percentiles(calls, seen):
     """Of calls [due, committed] and handlers [due, called], all in microseconds: from the call, and from its commit.
 
-    A handler may be called before whoever enqueued has learnt of the commit: that counts as a microsecond.
+    A handler may be called before the producer has received the commit: that counts as a microsecond.
     """
     called = dict(map(tuple, seen))
     kept = [call for call in calls[min(WARMING_UP, len(calls) // 4) :] if call[0] in called]

@@ -105,7 +105,7 @@ class Range:
         count = self.sizes.backlog if best else self.sizes.small_backlog
         limit = self.sizes.limit if best else self.sizes.short_limit
         run(command("batch", "--count", count, "--batch", BATCH, "--clients", SENDERS))
-        # Nobody's planner is to guess.
+        # All planners get statistics.
         self.cluster.ask("vacuum analyze", "measured")
         self.cluster.ask("checkpoint")
         session = self.cluster.session()

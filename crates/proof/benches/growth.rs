@@ -10,13 +10,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use symphony_outbox::payment::producer::Prepared;
-use symphony_outbox::payment::worker::{self, Claimed};
-use symphony_outbox::payment::{Completion, Instruction, Outcome, RailAnswer};
-use symphony_outbox::{BatchSize, WorkerId};
-use symphony_proof::kit::{
-    crowd,
-    scratch::{Database, Server},
+use symphony_client::payment::Instruction;
+use symphony_client::payment::tokio_postgres::Prepared;
+use symphony_db::payment::worker::{self, Claimed};
+use symphony_db::payment::{Completion, Outcome, RailAnswer};
+use symphony_db::{BatchSize, WorkerId};
+use symphony_testkit::{
+    bulk_rows,
+    test_database::{Database, Server},
 };
 use tokio_postgres::Client;
 
@@ -29,7 +30,7 @@ const STEP: u16 = 100;
 const GOAL: f64 = 1.5;
 
 /// One database and a session in it.
-struct Stage {
+struct Fixture {
     name: String,
     /// Whose instructions are enqueued: so many in turn.
     participants: u64,
@@ -42,7 +43,7 @@ struct Stage {
 
 const CALLS: [&str; 4] = ["enqueue of 1", "claim of 100", "complete of 100", "status"];
 
-impl Stage {
+impl Fixture {
     async fn new(server: &Server, pending: i32, ended: i32, participants: i32) -> Self {
         let name = match (pending, ended) {
             (pending, 0) => format!("{} waiting, participants: {}", grouped(pending), grouped(participants)),
@@ -51,8 +52,8 @@ impl Stage {
         eprintln!("filling: {name}");
         let database = server.database().await.unwrap();
         let client = database.connect().await.unwrap();
-        crowd::rails(&client).await.unwrap();
-        crowd::in_bulk(&client, pending, ended, participants).await.unwrap();
+        bulk_rows::rails(&client).await.unwrap();
+        bulk_rows::in_bulk(&client, pending, ended, participants).await.unwrap();
         let calls = Prepared::on(&client).await.unwrap();
         let participants = u64::try_from(participants).unwrap();
         Self { name, participants, client, calls, _database: database, millis: Default::default() }
@@ -73,16 +74,11 @@ impl Stage {
         let mut took = Vec::new();
         for number in 0..STEP {
             let instruction_id = format!("new-{round}-{number}");
-            let instruction = Instruction {
-                idempotency_key: format!("{instruction_id}/key"),
-                instruction_id,
-                participant_id: format!(
-                    "shop-{}",
-                    (round * u64::from(STEP) + u64::from(number)) * 7919 % self.participants
-                ),
-                rail_type: "plain".to_owned(),
-                payload: serde_json::json!({ "amount": "1.00" }).into(),
-            };
+            let key = format!("{instruction_id}/key");
+            let participant = (round * u64::from(STEP) + u64::from(number)) * 7919 % self.participants;
+            let payload = serde_json::json!({ "amount": "1.00" });
+            let instruction =
+                Instruction::new(instruction_id, format!("shop-{participant}"), key, "plain", payload);
             let began = Instant::now();
             self.calls.enqueue(&self.client, &instruction).await.unwrap();
             took.push(millis(began));
@@ -145,28 +141,28 @@ async fn main() -> ExitCode {
     let (most, ledger) = (asked("SYMPHONY_PENDING", 1_000_000), asked("SYMPHONY_LEDGER", 1_000_000));
     let sizes = [(1_000, 0, 100_000), (1_000, 0, 1), (200_000, 0, 1), (1_000_000, 0, 100_000)];
     let large = [(1_000, ledger, 100_000), (most, 0, 100_000)];
-    let mut stages = Vec::new();
+    let mut fixtures = Vec::new();
     // The largest first, so that making it drives nothing out of memory that was made before.
     for (pending, ended, participants) in sizes.into_iter().filter(|size| size.0 < most).chain(large).rev() {
-        stages.insert(0, Stage::new(&server, pending, ended, participants).await);
+        fixtures.insert(0, Fixture::new(&server, pending, ended, participants).await);
     }
-    for stage in &stages {
-        stage.warm().await;
+    for fixture in &fixtures {
+        fixture.warm().await;
     }
 
     // In turn, so that a noisy moment of the machine hits all of them. The first round reads what is needed into memory.
     for round in 0..=ROUNDS {
-        for stage in &mut stages {
-            stage.round(round).await;
+        for fixture in &mut fixtures {
+            fixture.round(round).await;
             if round == 0 {
-                stage.millis = Default::default();
+                fixture.millis = Default::default();
             }
         }
     }
 
     for _ in 0..STATUS_ROUNDS {
-        for stage in &mut stages {
-            stage.status().await;
+        for fixture in &mut fixtures {
+            fixture.status().await;
         }
     }
 
@@ -176,13 +172,13 @@ async fn main() -> ExitCode {
         CALLS.map(|call| format!("{call:>20}")).concat()
     );
     let mut worst: f64 = 0.0;
-    for stage in &stages {
+    for fixture in &fixtures {
         let cells = std::array::from_fn::<_, { CALLS.len() }, _>(|call| {
-            let (own, first) = (median(&stage.millis[call]), median(&stages[0].millis[call]));
+            let (own, first) = (median(&fixture.millis[call]), median(&fixtures[0].millis[call]));
             (own, own / first)
         });
         worst = worst.max(cells[1].1);
-        println!("{:<45}{}", stage.name, cells.map(|(own, ratio)| format!("{own:>13.3} {ratio:>6.2}")).concat());
+        println!("{:<45}{}", fixture.name, cells.map(|(own, ratio)| format!("{own:>13.3} {ratio:>6.2}")).concat());
     }
     if worst > GOAL {
         eprintln!("a claim costs {worst:.2} times as much as with 1,000 waiting; it should be at most {GOAL}");

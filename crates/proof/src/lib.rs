@@ -1,15 +1,335 @@
-//! The proofs that need a database and nothing else, as a library: the test suite runs them, and so does
-//! `symphony prove`.
+//! The proofs: each tries to break one guarantee of the database, and reports what it tried and what happened.
+//!
+//! They know the contract of the schema, not its implementation. They call the functions of the contract, attack the
+//! tables directly, and change timestamps as the owner, so that no proof waits for a clock.
 //!
 //! # Layout
 //!
-//! - [`proofs`] holds the proofs, each of which tries to break one promise
-//! - [`kit`] gives each proof its database: a private PostgreSQL, and a scratch database on it; and what it takes to
-//!   break the world around one
-//! - [`shop`] is a small business beside the outbox, for demonstrations
-//! - [`track`] is what a benchmark sees of the database that it runs on
+//! - [`all`]: the list, by number; [`Proof::run`] runs one on a fresh database
+//! - [`Evidence`], [`Step`], [`Failure`]: what a proof reports
+//! - `ledger`, `terminal_state`, `conservation`, `timeline`: the ledger is append-only and complete; `parent_tables`,
+//!   `replication`: also through a parent table or a subscription
+//! - `enqueue`, `keys`, `wakeup`, `sequences`: the transaction of a producer
+//! - `leases`, `races`, `max_attempts`, `backoff`: claims, leases and retries
+//! - `ordered_rail`, `ordered_rail_load`: FIFO rails; `unknown_outcome`: redrives; `rails`: pauses and in-flight limits
+//! - `event`: the event lane, its contract and its claims; `metadata`: the metadata lane, its status machine and its claims
+//! - `payload_limits`: the size of a payload and of a claim
+//! - `late_commit`: exports, and transactions that are open while they run
+//! - `grants`, `search_path_attack`, `catalogue`: privileges and definer functions
+//! - `sessions`, `clock`, `workload`, `server_state`, `seeded_rng`: sessions per role, timestamps, a random workload,
+//!   waits for locks, random numbers
 
-pub mod kit;
-pub mod proofs;
-pub mod shop;
-pub mod track;
+mod backoff;
+mod catalogue;
+mod clock;
+mod conservation;
+mod enqueue;
+mod event;
+mod evidence;
+mod grants;
+mod keys;
+mod late_commit;
+mod leases;
+mod ledger;
+mod max_attempts;
+mod metadata;
+mod ordered_rail;
+mod ordered_rail_load;
+mod parent_tables;
+mod payload_limits;
+mod races;
+mod rails;
+mod replication;
+mod search_path_attack;
+mod seeded_rng;
+mod sequences;
+mod server_state;
+mod sessions;
+mod terminal_state;
+mod timeline;
+mod unknown_outcome;
+mod wakeup;
+mod workload;
+
+use std::future;
+use std::panic::{self, AssertUnwindSafe};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+pub use evidence::{Evidence, Failure, Step};
+use symphony_testkit::test_database::Database;
+
+/// How long a proof may take. A proof that hangs has found a deadlock.
+const PROOF_TIMEOUT: Duration = Duration::from_secs(120);
+
+type ProofFuture<'a> = Pin<Box<dyn Future<Output = Result<Evidence, Failure>> + Send + 'a>>;
+
+/// One guarantee and the attempt to break it.
+#[derive(Debug)]
+pub struct Proof {
+    /// Its number in docs/guarantees.md.
+    pub number: u8,
+    /// The fact that it shows, as the name of a test.
+    pub name: &'static str,
+    /// The guarantee, as a sentence.
+    pub promise: &'static str,
+    run: for<'a> fn(&'a Database) -> ProofFuture<'a>,
+}
+
+impl Proof {
+    /// Tries to break the guarantee on a database that no other session uses.
+    pub async fn run(&self, database: &Database) -> Result<Evidence, Failure> {
+        let attempt = catch_panic(self.promise, (self.run)(database));
+        tokio::time::timeout(PROOF_TIMEOUT, attempt).await.unwrap_or_else(|_| {
+            Err(Failure {
+                tried: self.promise.to_owned(),
+                expected: format!("a result within {PROOF_TIMEOUT:?}"),
+                happened: "the proof did not end: sessions wait for each other".into(),
+            })
+        })
+    }
+}
+
+/// Turns a panic into a failure, because the caller still has to drop the test databases.
+async fn catch_panic(promise: &str, mut running: ProofFuture<'_>) -> Result<Evidence, Failure> {
+    future::poll_fn(|context| {
+        // The future is dropped after a panic and not polled again.
+        let polled = panic::catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context)));
+        polled.unwrap_or_else(|thrown| {
+            let message = thrown.downcast_ref::<String>().map(String::as_str);
+            let message = message.or_else(|| thrown.downcast_ref::<&str>().copied()).unwrap_or("no message");
+            Poll::Ready(Err(Failure {
+                tried: promise.to_owned(),
+                expected: "a result".into(),
+                happened: format!("the proof panicked: {message}"),
+            }))
+        })
+    })
+    .await
+}
+
+/// Proof 25, on both lanes whose claims expire after 5 minutes.
+async fn lost_claims_are_refused(database: &Database) -> Result<Evidence, Failure> {
+    let mut recorder = evidence::Recorder::default();
+    event::claims::late_completion_is_refused(database, &mut recorder).await?;
+    metadata::claims::late_completion_is_refused(database, &mut recorder).await?;
+    Ok(recorder.finish())
+}
+
+/// Every proof, by number.
+pub fn all() -> &'static [Proof] {
+    &ALL
+}
+
+/// The proof of this name.
+pub fn named(name: &str) -> Option<&'static Proof> {
+    ALL.iter().find(|proof| proof.name == name)
+}
+
+static ALL: [Proof; 29] = [
+    Proof {
+        number: 1,
+        name: "no_role_can_change_the_ledger",
+        promise: "PostgreSQL refuses UPDATE, DELETE and TRUNCATE on the ledger to every role, the owner and a superuser \
+                  included; the functions can still append to it.",
+        run: |database| Box::pin(ledger::is_append_only(database)),
+    },
+    Proof {
+        number: 2,
+        name: "no_role_can_truncate_pending_or_change_what_identifies_a_row",
+        promise: "No role can TRUNCATE the pending rows or change the columns that identify one.",
+        run: |database| Box::pin(ledger::pending_keeps_its_identity(database)),
+    },
+    Proof {
+        number: 3,
+        name: "an_outbox_has_each_attempt_number_once_and_ends_once",
+        promise: "Two ledger rows never share an outbox and an attempt number, and no outbox has two terminal rows.",
+        run: |database| Box::pin(terminal_state::is_reached_once(database)),
+    },
+    Proof {
+        number: 4,
+        name: "every_lease_ever_granted_is_accounted_for",
+        promise: "Leases granted equal live leases plus released leases plus ledger rows, after any random workload.",
+        run: |database| Box::pin(conservation::holds(database)),
+    },
+    Proof {
+        number: 5,
+        name: "folding_the_events_gives_the_current_state_of_every_outbox",
+        promise: "The events of payment_outbox_events, folded, give the current state of every outbox.",
+        run: |database| Box::pin(timeline::folds(database)),
+    },
+    Proof {
+        number: 6,
+        name: "concurrent_enqueues_of_one_key_give_one_outbox",
+        promise: "Concurrent enqueues of one key create one outbox with one sequence number; the others are idempotent replays.",
+        run: |database| Box::pin(enqueue::one_key_gives_one_outbox(database)),
+    },
+    Proof {
+        number: 7,
+        name: "a_key_cannot_be_reused_for_another_payment",
+        promise: "The same key with another payload, participant or rail is refused, before and after the terminal state.",
+        run: |database| Box::pin(keys::cannot_be_reused(database)),
+    },
+    Proof {
+        number: 8,
+        name: "an_enqueue_that_is_rolled_back_leaves_nothing_and_sends_no_notification",
+        promise: "An enqueue that is rolled back leaves no row, takes no sequence number and sends no notification.",
+        run: |database| Box::pin(wakeup::follows_the_commit(database)),
+    },
+    Proof {
+        number: 9,
+        name: "sequences_are_gapless_and_visible_in_order",
+        promise: "Sequence numbers of a participant have no gaps, and none is visible before all earlier ones.",
+        run: |database| Box::pin(sequences::are_gapless(database)),
+    },
+    Proof {
+        number: 10,
+        name: "an_expired_lease_that_is_repaired_is_due_again_with_one_ledger_row",
+        promise: "Repair records an expired lease as one ZOMBIE_REQUEUE; the row is due and unleased, and its attempt_count never falls.",
+        run: |database| Box::pin(leases::repair_makes_due(database)),
+    },
+    Proof {
+        number: 11,
+        name: "a_late_worker_cannot_complete_what_another_has_claimed",
+        promise: "A worker that lost its lease changes nothing; the worker with the current lease succeeds.",
+        run: |database| Box::pin(leases::late_worker_is_refused(database)),
+    },
+    Proof {
+        number: 12,
+        name: "of_racing_completions_with_one_token_exactly_one_succeeds",
+        promise: "Of concurrent completions of one lease, one is recorded and the others are refused.",
+        run: |database| Box::pin(races::one_completion_wins(database)),
+    },
+    Proof {
+        number: 13,
+        name: "many_claimers_lease_no_row_twice_and_skip_none",
+        promise: "Concurrent claims lease no row twice and skip no due row.",
+        run: |database| Box::pin(races::claims_do_not_overlap(database)),
+    },
+    Proof {
+        number: 14,
+        name: "repairers_at_once_end_each_expired_lease_once",
+        promise: "Concurrent repairs write one ZOMBIE_REQUEUE per expired lease.",
+        run: |database| Box::pin(races::repairs_do_not_overlap(database)),
+    },
+    Proof {
+        number: 15,
+        name: "after_max_attempts_a_row_moves_to_the_dead_letter_queue",
+        promise: "After max_attempts a RETRYABLE becomes FAILED with RETRIES_EXHAUSTED and an expired lease FAILED with \
+                  LEASE_EXPIRED; an unknown outcome stays unknown. The row moves to the dead-letter queue.",
+        run: |database| Box::pin(max_attempts::ends_rows(database)),
+    },
+    Proof {
+        number: 16,
+        name: "backoff_is_deterministic_and_equals_the_policy",
+        promise: "The backoff before every attempt is the rail's policy, to the microsecond, unless the worker gave a delay.",
+        run: |database| Box::pin(backoff::equals_the_policy(database)),
+    },
+    Proof {
+        number: 17,
+        name: "an_ordered_rail_dispatches_in_sequence_and_strands_no_row",
+        promise: "An ordered rail dispatches each participant in sequence, through retries, expired leases and concurrent \
+                  enqueues; other participants do not wait, and no row waits for ever.",
+        run: |database| Box::pin(ordered_rail::is_kept(database)),
+    },
+    Proof {
+        number: 18,
+        name: "an_unknown_outcome_is_not_redriven_before_it_is_resolved_as_not_paid",
+        promise: "A failure with an unknown outcome cannot be redriven before an operator resolves it as NOT_PAID, nor ever after PAID; \
+                  a redrive keeps the idempotency key.",
+        run: |database| Box::pin(unknown_outcome::waits_for_an_operator(database)),
+    },
+    Proof {
+        number: 19,
+        name: "a_paused_rail_and_a_rail_at_its_in_flight_limit_grant_no_lease",
+        promise: "A paused rail and a rail at its max_in_flight grant no further lease, over any number of workers.",
+        run: |database| Box::pin(rails::hold_back(database)),
+    },
+    Proof {
+        number: 20,
+        name: "each_role_has_exactly_the_rights_of_the_contract",
+        promise: "Every role has exactly the privileges of the contract on every object, and each one is tried.",
+        run: |database| Box::pin(grants::are_exact(database)),
+    },
+    Proof {
+        number: 21,
+        name: "objects_planted_by_a_caller_do_not_change_what_a_function_does",
+        promise: "Tables, functions and operators that a caller plants in its search_path do not change what a SECURITY DEFINER function does.",
+        run: |database| Box::pin(search_path_attack::is_ignored(database)),
+    },
+    Proof {
+        number: 22,
+        name: "every_function_has_one_signature_a_fixed_search_path_and_no_public_right",
+        promise: "Every function has one signature and a fixed search_path, and PUBLIC can execute none.",
+        run: |database| Box::pin(catalogue::is_in_order(database)),
+    },
+    Proof {
+        number: 23,
+        name: "the_event_contract_holds_rule_by_rule_and_drift_is_named",
+        promise: "The event lane matches its contract: signatures, columns, which events are claimable, backoff, refusals; \
+                  verify names every drift of the catalogue.",
+        run: |database| Box::pin(event::contract_holds(database)),
+    },
+    Proof {
+        number: 24,
+        name: "a_metadata_entry_makes_the_five_allowed_transitions_and_no_other",
+        promise: "Of all 25 pairs of statuses the database allows only the five transitions of the Rust type, for every role, the \
+                  owner and a superuser; an entry begins as PENDING; a PUBLISHED or DLQ entry does not change.",
+        run: |database| Box::pin(metadata::machine_holds(database)),
+    },
+    Proof {
+        number: 25,
+        name: "a_worker_that_lost_its_claim_cannot_complete_the_entry",
+        promise: "A worker whose claim on an event or a metadata entry was taken over, repaired or completed changes nothing, \
+                  though the event contract has no token; the worker with the current claim succeeds.",
+        run: |database| Box::pin(lost_claims_are_refused(database)),
+    },
+    // 26 to 29 are about the relayer as a process; the tests of crates/symphony prove them.
+    Proof {
+        number: 30,
+        name: "append_only_tables_cannot_be_changed_through_a_parent_table",
+        promise: "UPDATE, DELETE, MERGE and TRUNCATE through a parent or partitioned table are refused for the ledger, the logs, events \
+                  and metadata; the pending table cannot become a child, and no role can DELETE an unfinished row from it.",
+        run: |database| Box::pin(parent_tables::change_nothing(database)),
+    },
+    Proof {
+        number: 31,
+        name: "append_only_tables_cannot_be_changed_by_a_subscription",
+        promise: "The apply worker of a logical-replication subscription is refused the same as a session: changes of the ledger, the \
+                  logs, pending rows, events and metadata.",
+        run: |database| Box::pin(replication::changes_nothing(database)),
+    },
+    Proof {
+        number: 32,
+        name: "a_compressed_payload_counts_with_its_uncompressed_size",
+        promise: "Limits on a payload apply to its uncompressed size and its depth, in every lane and for every way to insert it; one claim \
+                  returns at most 16 MiB, and at least one row.",
+        run: |database| Box::pin(payload_limits::are_enforced(database)),
+    },
+    Proof {
+        number: 33,
+        name: "a_row_committed_after_an_export_is_in_the_next_export",
+        promise: "An operation or a ledger row of a transaction that began before an export and committed after it is in exactly one \
+                  export; while a transaction has written and stays open, an export waits, then refuses and names its session.",
+        run: |database| Box::pin(late_commit::is_exported_once(database)),
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_in_a_proof_is_its_failure() {
+        let running: ProofFuture<'_> = Box::pin(async {
+            tokio::task::yield_now().await;
+            panic!("of {}", 1)
+        });
+        let failure = catch_panic("A promise.", running).await.unwrap_err();
+        assert_eq!(
+            (failure.tried.as_str(), failure.happened.as_str()),
+            ("A promise.", "the proof panicked: of 1")
+        );
+    }
+}

@@ -1,26 +1,24 @@
-//! A claim of events stays cheap in a crowd, and so do the totals: the pages they read, on tables that were never analysed.
+//! Pages that a claim of events and the totals read on large tables without statistics.
 //!
 //! Pages are counted rather than milliseconds, because their number is the same on every machine.
 #![expect(clippy::unwrap_used, reason = "a test that cannot ask the database has failed")]
 
-use symphony_proof::kit::scratch::{Database, Server};
+use symphony_testkit::test_database::{Database, Server};
 use tokio_postgres::Client;
 
 const CLAIM: &str = "select * from m10_recovery.claim_outbox_events('planner', 100)";
-const IN_ORDER: &str = "with room as materialized (select set_config('symphony.claim_followers', '50', true) as said) \
-    select c.* from room \
-    cross join lateral m10_recovery.claim_outbox_events(case when said is not null then 'planner' end, 100) c";
+const IN_ORDER: &str = "select * from symphony.claim_events_in_order('planner', 100, 50)";
 const STATUS: &str = "select * from m10_recovery.outbox_status";
 
-async fn stage() -> (Database, Client) {
+async fn database() -> (Database, Client) {
     let database = Server::from_env().await.unwrap().database().await.unwrap();
     let client = database.connect().await.unwrap();
     client.batch_execute("alter table m10_recovery.outbox set (autovacuum_enabled = off)").await.unwrap();
     (database, client)
 }
 
-/// So many events, in this state.
-async fn crowd(client: &Client, count: i32, column: &str, value: &str) {
+/// Inserts `count` events in this state.
+async fn insert_events(client: &Client, count: i32, column: &str, value: &str) {
     let insert = format!(
         "insert into m10_recovery.outbox (aggregate_type, aggregate_id, event_type, payload{}{column}) \
          select 'order', 'order-' || i, 'Placed', '{{}}'{}{value} from generate_series(1, $1) i",
@@ -55,19 +53,19 @@ async fn cost_on(client: &Client, statement: &str) -> (i64, i64) {
     (["Shared Hit Blocks", "Shared Read Blocks"].iter().map(|key| plan[key].as_i64().unwrap()).sum(), scans)
 }
 
-/// Claims of fresh events in this crowd, against claims with nothing else there.
+/// Claims of fresh events in this case, against claims with nothing else there.
 async fn claims_cost_the_same(fill: &[(i32, &str, &str)]) {
-    let (alone, client) = stage().await;
-    crowd(&client, 600, "", "").await;
-    let (alone, _) = cost(&alone, CLAIM).await;
+    let (baseline, client) = database().await;
+    insert_events(&client, 600, "", "").await;
+    let (baseline, _) = cost(&baseline, CLAIM).await;
 
-    let (database, client) = stage().await;
+    let (database, client) = database().await;
     for (count, column, value) in fill {
-        crowd(&client, *count, column, value).await;
+        insert_events(&client, *count, column, value).await;
     }
-    crowd(&client, 600, "", "").await;
+    insert_events(&client, 600, "", "").await;
     let (pages, scans) = cost(&database, CLAIM).await;
-    assert!(pages <= 2 * alone, "{pages} pages in the crowd, {alone} without");
+    assert!(pages <= 2 * baseline, "{pages} pages, {baseline} in the baseline");
     assert_eq!(scans, 0, "the table was read from end to end");
 }
 
@@ -94,11 +92,11 @@ async fn a_claim_costs_the_same_with_200000_events_that_others_hold() {
 #[tokio::test]
 async fn a_claim_costs_no_more_when_everything_is_due_again_at_once() {
     let due = "now() - interval '1 hour' + i * interval '1 microsecond'";
-    let (few, client) = stage().await;
-    crowd(&client, 2_000, "retry_count, process_after", &format!("1, {due}")).await;
+    let (few, client) = database().await;
+    insert_events(&client, 2_000, "retry_count, process_after", &format!("1, {due}")).await;
     let (few, _) = cost(&few, CLAIM).await;
-    let (database, client) = stage().await;
-    crowd(&client, 300_000, "retry_count, process_after", &format!("1, {due}")).await;
+    let (database, client) = database().await;
+    insert_events(&client, 300_000, "retry_count, process_after", &format!("1, {due}")).await;
     let (pages, scans) = cost(&database, CLAIM).await;
     assert!(pages <= 2 * few, "{pages} pages with 300,000 due, {few} with 2,000");
     assert_eq!(scans, 0, "the table was read from end to end");
@@ -106,8 +104,8 @@ async fn a_claim_costs_no_more_when_everything_is_due_again_at_once() {
 
 /// A claim in order on a session whose plans were made when the table was all but empty, beside this many behind a head that is not due.
 async fn cost_in_order(behind: i32) -> (i64, i64) {
-    let (database, client) = stage().await;
-    crowd(&client, 3, "", "").await;
+    let (database, client) = database().await;
+    insert_events(&client, 3, "", "").await;
     client.query(IN_ORDER, &[]).await.unwrap();
     client.batch_execute("update m10_recovery.outbox set processed_at = now()").await.unwrap();
     let wait = "insert into m10_recovery.outbox (aggregate_type, aggregate_id, event_type, payload, process_after) \
@@ -118,7 +116,7 @@ async fn cost_in_order(behind: i32) -> (i64, i64) {
     let others = "insert into m10_recovery.outbox (aggregate_type, aggregate_id, event_type, payload, process_after) \
                   select 'order', 'z' || i, 'Changed', '{}', now() + interval '1 hour' from generate_series(1, $1) i";
     client.execute(others, &[&behind]).await.unwrap();
-    crowd(&client, 400, "", "").await;
+    insert_events(&client, 400, "", "").await;
     let cost = cost_on(&client, IN_ORDER).await;
     drop(database);
     cost
@@ -135,11 +133,11 @@ async fn a_claim_in_order_costs_the_same_with_300000_events_that_wait_behind_one
 #[tokio::test]
 async fn the_totals_never_look_at_processed_events() {
     for analysed in [false, true] {
-        let (database, client) = stage().await;
-        crowd(&client, 300_000, "processed_at", "now()").await;
-        crowd(&client, 200, "", "").await;
-        crowd(&client, 200, "process_after", "now() + interval '1 hour'").await;
-        crowd(&client, 200, "claimed_at, claimed_by", "now(), 'another'").await;
+        let (database, client) = database().await;
+        insert_events(&client, 300_000, "processed_at", "now()").await;
+        insert_events(&client, 200, "", "").await;
+        insert_events(&client, 200, "process_after", "now() + interval '1 hour'").await;
+        insert_events(&client, 200, "claimed_at, claimed_by", "now(), 'another'").await;
         if analysed {
             client.batch_execute("analyze m10_recovery.outbox").await.unwrap();
         }

@@ -1,13 +1,13 @@
-//! The end of an export where transactions outlive their sessions, and where there are none to be seen.
+//! The end of an export with prepared transactions, and on a standby.
 #![expect(
     clippy::unwrap_used,
     reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
 )]
 
-use symphony_outbox::connect::Target;
-use symphony_proof::kit::postgres::{Binaries, Cluster, Options, Standby};
-use symphony_proof::kit::scratch::Server;
-use symphony_proof::kit::wait::{BOUND, until};
+use symphony_db::connect::Target;
+use symphony_testkit::postgres::{Binaries, Cluster, Options, Standby};
+use symphony_testkit::test_database::Server;
+use symphony_testkit::wait::{DEFAULT_TIMEOUT, until};
 use tokio_postgres::Client;
 
 const PAUSE: &str = "select symphony.pause_payment_rail('sepa', 'mallory', 'late')";
@@ -15,7 +15,7 @@ const END: &str = "select symphony.audit_export_end('infinity', $1)::text";
 const BEFORE: &str = "select count(*) from symphony.payment_outbox_operations_log
                       where operation = 'PAUSE_RAIL' and created_at < $1::text::timestamptz";
 
-/// The SQLSTATE and the words of a refusal.
+/// The SQLSTATE and the message of a refusal.
 async fn refusal(auditor: &Client) -> (String, String) {
     let error = auditor.query_one(END, &[&0_i32]).await.unwrap_err();
     let said = error.as_db_error().unwrap();
@@ -51,11 +51,11 @@ async fn prepared_transactions_are_waited_for_and_a_standby_refuses() {
     });
     let sleeps = "select exists (select from pg_stat_activity where pid = $1 and wait_event = 'PgSleep')";
     let waits = async || watcher.query_one(sleeps, &[&reader]).await.unwrap().get::<_, bool>(0);
-    until("the export waits", BOUND, waits).await.unwrap();
+    until("the export waits", DEFAULT_TIMEOUT, waits).await.unwrap();
     owner.batch_execute("prepare transaction 'slipped away'").await.unwrap();
-    // Several looks later it still waits.
+    // It still waits after several polls.
     for _ in 0..20 {
-        until("the export waits", BOUND, waits).await.unwrap();
+        until("the export waits", DEFAULT_TIMEOUT, waits).await.unwrap();
     }
     assert!(!asked.is_finished());
     owner.batch_execute("commit prepared 'slipped away'").await.unwrap();

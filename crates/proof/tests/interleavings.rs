@@ -22,11 +22,11 @@ use std::cell::{Cell, RefCell};
 use std::env;
 use std::hash::{BuildHasher, RandomState};
 
-use model::game::Game;
+use model::run::Run;
 use model::sessions::Sessions;
 use model::step::sequences;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
-use symphony_proof::kit::scratch::Server;
+use symphony_testkit::test_database::Server;
 
 /// Cases of an ordinary run.
 const CASES: u64 = 300;
@@ -62,14 +62,14 @@ fn whatever_the_interleaving_the_database_does_what_the_model_says() {
                 sessions.replace(open());
             }
             let mut sessions = sessions.borrow_mut();
-            let game = runtime.block_on(Game::play(&mut sessions, played.get(), &sequence));
-            let game = game.map_err(|story| {
+            let run = runtime.block_on(Run::start(&mut sessions, played.get(), &sequence));
+            let run = run.map_err(|story| {
                 if !differs.replace(true) {
                     println!("case {case} of {cases} differs, now looking for a shorter one: SYMPHONY_SEED={seed} SYMPHONY_CASES=1");
                 }
                 TestCaseError::fail(story)
             })?;
-            calls.set(calls.get() + game.calls);
+            calls.set(calls.get() + run.calls);
             Ok(())
         });
         match outcome {

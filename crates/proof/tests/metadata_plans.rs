@@ -1,10 +1,9 @@
-//! A claim of metadata stays cheap in a crowd, and so do its end, creating, repair and the totals: the pages they read, on tables that were
-//! never analysed.
+//! Pages that a claim, a completion, a create, a repair and the totals of metadata read on large tables without statistics.
 //!
 //! Pages are counted rather than milliseconds, because their number is the same on every machine.
 #![expect(clippy::unwrap_used, reason = "a test that cannot ask the database has failed")]
 
-use symphony_proof::kit::scratch::{Database, Server};
+use symphony_testkit::test_database::{Database, Server};
 use tokio_postgres::Client;
 
 /// A claim of 100, each ended like this.
@@ -30,7 +29,7 @@ const CREATE: &str = "select symphony.create_metadata_entry('document', 'documen
 const DUE: &str = "select symphony.next_metadata_due()";
 const STATUS: &str = "select * from symphony.metadata_outbox_status";
 
-/// So many entries in a status, put there past the machine, which a crowd need not go through.
+/// Columns and values of an entry in a status; rows are inserted past the status machine.
 const PENDING: (&str, &str) = ("status", "'PENDING'");
 const PUBLISHED: (&str, &str) = ("status, processed_at", "'PUBLISHED', now()");
 const DEAD: (&str, &str) = ("status, last_error", "'DLQ', 'dead'");
@@ -43,7 +42,7 @@ const SCHEDULED: (&str, &str) = (
     "'FAILED', 1, 'away', now() + interval '1 hour' + i * interval '1 microsecond'",
 );
 
-async fn stage(crowds: &[(i32, (&str, &str))]) -> (Database, Client) {
+async fn database(groups: &[(i32, (&str, &str))]) -> (Database, Client) {
     let database = Server::from_env().await.unwrap().database().await.unwrap();
     let client = database.connect().await.unwrap();
     client
@@ -53,18 +52,18 @@ async fn stage(crowds: &[(i32, (&str, &str))]) -> (Database, Client) {
         )
         .await
         .unwrap();
-    fill(&client, crowds).await;
+    fill(&client, groups).await;
     client
         .batch_execute(
-            "alter table symphony.metadata_outbox enable always trigger metadata_moves_along_the_arrows",
+            "alter table symphony.metadata_outbox enable always trigger metadata_status_moves_are_legal",
         )
         .await
         .unwrap();
     (database, client)
 }
 
-async fn fill(client: &Client, crowds: &[(i32, (&str, &str))]) {
-    for (count, (columns, values)) in crowds {
+async fn fill(client: &Client, groups: &[(i32, (&str, &str))]) {
+    for (count, (columns, values)) in groups {
         let insert = format!(
             "insert into symphony.metadata_outbox (id, entity_type, entity_id, metadata, max_retries, created_at, updated_at, {columns}) \
              select gen_random_uuid(), 'document', 'document-' || i, '{{}}', 20, clock_timestamp(), now(), {values} from generate_series(1, $1) i"
@@ -99,14 +98,14 @@ async fn cost_on(client: &Client, statement: &str) -> (i64, i64) {
 
 #[tokio::test]
 async fn claiming_completing_creating_and_repairing_cost_the_same_beside_200000_entries() {
-    let (alone, _client) = stage(&[(600, PENDING)]).await;
-    let crowds = [(100_000, PUBLISHED), (60_000, SCHEDULED), (20_000, HELD), (20_000, DEAD), (600, PENDING)];
-    let (crowd, _client) = stage(&crowds).await;
+    let (baseline, _client) = database(&[(600, PENDING)]).await;
+    let groups = [(100_000, PUBLISHED), (60_000, SCHEDULED), (20_000, HELD), (20_000, DEAD), (600, PENDING)];
+    let (large, _client) = database(&groups).await;
     for statement in [CLAIM, CLAIM_AND_PUBLISH, CREATE, REPAIR, DUE] {
-        let (few, _) = cost(&alone, statement).await;
-        let (pages, scans) = cost(&crowd, statement).await;
+        let (few, _) = cost(&baseline, statement).await;
+        let (pages, scans) = cost(&large, statement).await;
         // A deeper index costs a page or two for each row that is found by it.
-        assert!(pages <= 2 * few + 20, "{statement}: {pages} pages in the crowd, {few} without");
+        assert!(pages <= 2 * few + 20, "{statement}: {pages} pages, {few} with few rows");
         assert_eq!(scans, 0, "{statement}: the table was read from end to end");
     }
 }
@@ -114,7 +113,7 @@ async fn claiming_completing_creating_and_repairing_cost_the_same_beside_200000_
 #[tokio::test]
 async fn entries_are_completed_by_their_ids_though_the_plan_was_made_for_a_table_of_one() {
     for statement in [CLAIM_AND_PUBLISH, CLAIM_AND_FAIL] {
-        let (database, client) = stage(&[(1, PENDING)]).await;
+        let (database, client) = database(&[(1, PENDING)]).await;
         let early = database.connect().await.unwrap();
         assert_eq!(early.query(statement, &[]).await.unwrap().len(), 1);
         fill(&client, &[(20_000, HELD), (600, PENDING)]).await;
@@ -128,7 +127,7 @@ async fn entries_are_completed_by_their_ids_though_the_plan_was_made_for_a_table
 #[tokio::test]
 async fn the_totals_never_look_at_published_entries() {
     let (database, client) =
-        stage(&[(100_000, PUBLISHED), (200, PENDING), (200, SCHEDULED), (200, HELD), (200, DEAD)]).await;
+        database(&[(100_000, PUBLISHED), (200, PENDING), (200, SCHEDULED), (200, HELD), (200, DEAD)]).await;
     for analysed in [false, true] {
         if analysed {
             client.batch_execute("analyze symphony.metadata_outbox").await.unwrap();

@@ -1,26 +1,26 @@
-//! A claim stays cheap in a crowd: its plans, and the pages it reads, on tables that were never analysed; and so do a completion and an enqueue.
+//! Plans and pages of a claim, a completion and an enqueue on large tables without statistics.
 //!
 //! Pages are counted rather than milliseconds, because their number is the same on every machine.
 #![expect(clippy::unwrap_used, reason = "a test that cannot ask the database has failed")]
 
 use std::{future::poll_fn, sync::Arc, sync::Mutex};
 
-use symphony_proof::kit::{
-    crowd,
-    scratch::{Database, Server},
+use symphony_testkit::{
+    bulk_rows,
+    test_database::{Database, Server},
 };
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 async fn database() -> (Database, Client) {
     let database = Server::from_env().await.unwrap().database().await.unwrap();
     let client = database.connect().await.unwrap();
-    crowd::rails(&client).await.unwrap();
+    bulk_rows::rails(&client).await.unwrap();
     (database, client)
 }
 
 const CLAIM: &str = "select * from symphony.claim_outbox_batch(100, 'planner', 60)";
 
-/// What a claim of 100 took, once its session has compiled the functions.
+/// The cost of a claim of 100, once its session has compiled the functions.
 struct Cost {
     /// Pages of the database that it read, from memory or from disk.
     pages: i64,
@@ -32,7 +32,7 @@ struct Cost {
     plans: Option<String>,
 }
 
-/// Claims four times 100 of what is due, and says what the last two took.
+/// Claims four times 100 due rows, and returns the cost of the last two.
 async fn claim(database: &Database) -> Cost {
     let (client, mut connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
     let heard = Arc::new(Mutex::new(String::new()));
@@ -48,12 +48,12 @@ async fn claim(database: &Database) -> Cost {
         assert_eq!(client.query(CLAIM, &[]).await.unwrap().len(), 100, "the claim found what is due");
     }
 
-    // What the session remembers of dead rows would lapse on a slow machine: time stands still from here on.
+    // The claim floor that the session caches would expire on a slow machine: let it never expire.
     client
         .execute(
-            "select set_config('symphony.claim_floors',
+            "select set_config('symphony.claim_low_watermarks',
                                jsonb_set(f.floors::jsonb, '{plain,until}', '\"infinity\"')::text, false)
-             from nullif(current_setting('symphony.claim_floors', true), '') as f (floors)
+             from nullif(current_setting('symphony.claim_low_watermarks', true), '') as f (floors)
              where f.floors is not null",
             &[],
         )
@@ -98,9 +98,9 @@ async fn claim(database: &Database) -> Cost {
 }
 
 impl Cost {
-    /// It went by the index of the claim order, and took no more than twice what a claim takes alone.
-    fn assert_like(&self, alone: &Self, crowd: &str) {
-        assert!(self.pages <= 2 * alone.pages, "{} pages {crowd}, {} without", self.pages, alone.pages);
+    /// Used the index of the claim order, and read at most twice the pages of the baseline.
+    fn assert_like(&self, baseline: &Self, case: &str) {
+        assert!(self.pages <= 2 * baseline.pages, "{} pages {case}, {} without", self.pages, baseline.pages);
         assert_eq!(self.seq_scans, 0, "the queue or the ledger was read from end to end");
         assert!(self.index_scans > 0, "the claim order was not used");
         let Some(plans) = &self.plans else { return };
@@ -114,87 +114,87 @@ impl Cost {
     }
 }
 
-/// What a claim takes with nothing but due rows on `rail`.
-async fn alone(rail: &str) -> Cost {
+/// The cost of a claim with only due rows on `rail`.
+async fn baseline(rail: &str) -> Cost {
     let (database, client) = database().await;
-    crowd::due(&client, rail, 600).await.unwrap();
+    bulk_rows::due(&client, rail, 600).await.unwrap();
     claim(&database).await
 }
 
 #[tokio::test]
 async fn a_claim_costs_the_same_with_a_million_rows_that_are_not_due() {
     let (database, client) = database().await;
-    crowd::scheduled(&client, "plain", 1_000_000).await.unwrap();
-    crowd::due(&client, "plain", 600).await.unwrap();
+    bulk_rows::scheduled(&client, "plain", 1_000_000).await.unwrap();
+    bulk_rows::due(&client, "plain", 600).await.unwrap();
 
-    claim(&database).await.assert_like(&alone("plain").await, "with a million scheduled rows");
+    claim(&database).await.assert_like(&baseline("plain").await, "with a million scheduled rows");
 }
 
 #[tokio::test]
 async fn a_claim_costs_the_same_with_200000_rows_behind_one_ordered_head() {
     let (database, client) = database().await;
-    crowd::behind_a_head(&client, 200_000).await.unwrap();
-    let (parked, first) = crowd::park_all(&client).await.unwrap();
+    bulk_rows::behind_a_head(&client, 200_000).await.unwrap();
+    let (parked, first) = bulk_rows::park_all(&client).await.unwrap();
     assert_eq!(parked, 200_000, "all that waits is parked");
     assert!(first <= 1_064, "one claim parked {first} rows");
     // What parking left behind in the index goes with the next vacuum, which is switched off here.
     client.batch_execute("vacuum symphony.payment_outbox_pending").await.unwrap();
-    crowd::due(&client, "strict", 600).await.unwrap();
+    bulk_rows::due(&client, "strict", 600).await.unwrap();
 
-    claim(&database).await.assert_like(&alone("strict").await, "behind 200,000 rows");
+    claim(&database).await.assert_like(&baseline("strict").await, "behind 200,000 rows");
 }
 
 #[tokio::test]
-async fn a_claim_costs_the_same_beside_a_rail_that_is_paused_or_full() {
+async fn a_claim_costs_the_same_beside_a_rail_that_is_paused_or_at_its_in_flight_limit() {
     let (database, client) = database().await;
-    crowd::due(&client, "plain", 1_200).await.unwrap();
-    crowd::due(&client, "strict", 200_000).await.unwrap();
-    let pause = "select symphony.pause_payment_rail('strict', 'crowd', 'plan test')";
+    bulk_rows::due(&client, "plain", 1_200).await.unwrap();
+    bulk_rows::due(&client, "strict", 200_000).await.unwrap();
+    let pause = "select symphony.pause_payment_rail('strict', 'test', 'plan test')";
     client.execute(pause, &[]).await.unwrap();
-    let alone = alone("plain").await;
-    claim(&database).await.assert_like(&alone, "beside a paused rail");
+    let baseline = baseline("plain").await;
+    claim(&database).await.assert_like(&baseline, "beside a paused rail");
 
-    // One lease fills the only seat of the rail; the other rail looks away meanwhile.
+    // One lease reaches the in-flight limit of the rail; the other rail is paused meanwhile.
     client
         .batch_execute(
-            "select symphony.pause_payment_rail('plain', 'crowd', 'plan test');
-             select symphony.set_payment_rail('strict', '{\"ordered\": false, \"max_in_flight\": 1}', 'crowd', 'plan test');
-             select symphony.resume_payment_rail('strict', 'crowd', 'plan test');
+            "select symphony.pause_payment_rail('plain', 'test', 'plan test');
+             select symphony.set_payment_rail('strict', '{\"ordered\": false, \"max_in_flight\": 1}', 'test', 'plan test');
+             select symphony.resume_payment_rail('strict', 'test', 'plan test');
              select from symphony.claim_outbox_batch(5, 'holder', 3600);
-             select symphony.resume_payment_rail('plain', 'crowd', 'plan test')",
+             select symphony.resume_payment_rail('plain', 'test', 'plan test')",
         )
         .await
         .unwrap();
-    claim(&database).await.assert_like(&alone, "beside a rail at its cap");
+    claim(&database).await.assert_like(&baseline, "beside a rail at its cap");
 }
 
 #[tokio::test]
-async fn a_claim_steps_over_rows_that_died_while_an_old_snapshot_was_held() {
+async fn a_claim_skips_dead_tuples_that_a_held_snapshot_keeps() {
     let (database, client) = database().await;
     let holder = database.connect().await.unwrap();
     holder.batch_execute("begin isolation level repeatable read; select 1 from pg_class limit 1").await.unwrap();
-    crowd::dispatched(&client, 50_000).await.unwrap();
-    crowd::due_since(&client, "plain", 600, 2).await.unwrap();
+    bulk_rows::dispatched(&client, 50_000).await.unwrap();
+    bulk_rows::due_since(&client, "plain", 600, 2).await.unwrap();
     let cost = claim(&database).await;
     holder.batch_execute("commit").await.unwrap();
 
-    cost.assert_like(&alone("plain").await, "behind 50,000 dead rows");
+    cost.assert_like(&baseline("plain").await, "behind 50,000 dead rows");
 }
 
 #[tokio::test]
 async fn a_completion_finds_its_row_by_the_key_though_its_plan_was_made_for_a_table_of_one() {
     let (_database, client) = database().await;
     let complete = async || {
-        crowd::due(&client, "plain", 1).await.unwrap();
+        bulk_rows::due(&client, "plain", 1).await.unwrap();
         let sql = "select c.state::text
                    from symphony.claim_outbox_batch(1, 'planner', 60) l,
                         symphony.complete_outbox_batch(array[l.outbox_id], array[l.lease_token], 'planner', '{DISPATCHED}') c";
         assert_eq!(client.query_one(sql, &[]).await.unwrap().get::<_, String>(0), "DISPATCHED");
     };
-    crowd::due(&client, "plain", 1).await.unwrap();
+    bulk_rows::due(&client, "plain", 1).await.unwrap();
     client.batch_execute("vacuum analyze symphony.payment_outbox_pending").await.unwrap();
     complete().await;
-    crowd::scheduled(&client, "plain", 50_000).await.unwrap();
+    bulk_rows::scheduled(&client, "plain", 50_000).await.unwrap();
     client.batch_execute("begin").await.unwrap();
     complete().await;
     let walked = "select pg_stat_get_xact_tuples_returned('symphony.payment_outbox_pending_pkey'::regclass)";
@@ -210,13 +210,13 @@ async fn an_enqueue_looks_for_its_key_by_an_index_though_its_plan_was_made_for_a
             "select replayed from symphony.enqueue_payment_outbox('i-' || $1::int4, 'p', 'k', 'plain', '{}')";
         assert!(!client.query_one(sql, &[&number]).await.unwrap().get::<_, bool>(0));
     };
-    crowd::due(&client, "plain", 1).await.unwrap();
+    bulk_rows::due(&client, "plain", 1).await.unwrap();
     client.batch_execute("vacuum analyze symphony.payment_outbox_pending").await.unwrap();
     // Until the session keeps one plan for whatever comes.
     for number in 0..10 {
         enqueue(number).await;
     }
-    crowd::scheduled(&client, "plain", 50_000).await.unwrap();
+    bulk_rows::scheduled(&client, "plain", 50_000).await.unwrap();
     client.batch_execute("begin").await.unwrap();
     enqueue(10).await;
     let walked = "select pg_stat_get_xact_tuples_returned('symphony.payment_outbox_pending'::regclass)";
@@ -225,7 +225,7 @@ async fn an_enqueue_looks_for_its_key_by_an_index_though_its_plan_was_made_for_a
 }
 
 #[tokio::test]
-async fn a_number_is_taken_at_the_same_cost_however_many_were_given_out_under_a_held_snapshot() {
+async fn a_sequence_number_costs_the_same_however_many_were_taken_under_a_held_snapshot() {
     let (database, client) = database().await;
     let bump = "select symphony.bump_participant_outbox_seq('busy')";
     let pages = async || {
@@ -241,7 +241,7 @@ async fn a_number_is_taken_at_the_same_cost_however_many_were_given_out_under_a_
         client.execute(bump, &[]).await.unwrap();
     }
     let fresh = pages().await;
-    // Each is a version that nobody may clean away, in some hundred pages.
+    // Each is a dead tuple that VACUUM cannot remove, in some hundred pages.
     let many = "do $$ begin \
                   for i in 1 .. 20000 loop perform symphony.bump_participant_outbox_seq('busy'); end loop; \
                 end $$";
@@ -253,14 +253,12 @@ async fn a_number_is_taken_at_the_same_cost_however_many_were_given_out_under_a_
 }
 
 #[tokio::test]
-async fn a_rail_that_is_alone_is_looked_through_once() {
+async fn a_single_rail_is_scanned_once() {
     let (_database, client) = database().await;
-    crowd::due(&client, "plain", 100).await.unwrap();
-    client
-        .batch_execute("begin; select set_config('symphony.claim_rooms', '{\"plain\": 10}', true)")
-        .await
-        .unwrap();
-    assert_eq!(client.query(CLAIM, &[]).await.unwrap().len(), 10);
+    bulk_rows::due(&client, "plain", 100).await.unwrap();
+    client.batch_execute("begin").await.unwrap();
+    let claim = "select * from symphony.claim_outbox_batch(100, 'planner', 60, '{\"plain\": 10}')";
+    assert_eq!(client.query(claim, &[]).await.unwrap().len(), 10);
     let scans = "select pg_stat_get_xact_numscans('symphony.payment_outbox_pending_claim_order'::regclass)";
     assert_eq!(client.query_one(scans, &[]).await.unwrap().get::<_, i64>(0), 1);
 }

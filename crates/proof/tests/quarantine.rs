@@ -4,7 +4,7 @@
     reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
 )]
 
-use symphony_proof::kit::scratch::{Database, Server};
+use symphony_testkit::test_database::{Database, Server};
 use tokio_postgres::Client;
 
 async fn database() -> (Database, Client) {
@@ -37,7 +37,7 @@ async fn claim(client: &Client, batch: i32) -> Vec<String> {
     client.query(claim, &[&batch]).await.unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// What is in quarantine, by instruction, with what the ledger says.
+/// The quarantined instructions with their state in the ledger.
 async fn quarantined(client: &Client) -> Vec<String> {
     let read =
         "select instruction_id || ' ' || ledger_state from symphony.quarantined_outboxes order by instruction_id";
@@ -51,7 +51,7 @@ async fn number(client: &Client, query: &str) -> i64 {
 const PENDING: &str = "select count(*) from symphony.payment_outbox_pending";
 
 #[tokio::test]
-async fn a_claim_hands_out_what_is_behind_rows_that_have_ended() {
+async fn a_claim_returns_the_rows_behind_rows_that_have_ended() {
     let (_database, client) = database().await;
     enqueue(&client, "sepa", "{}", 7).await;
     end_in_the_ledger(&client, "sepa_").await;

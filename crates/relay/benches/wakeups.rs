@@ -1,36 +1,37 @@
-//! What wake-ups cost the writers, and how soon work is picked up, measured in one run.
+//! Measures the cost of wake-ups for producers, and the latency from commit to dispatch, in one run.
 //!
-//! `cargo bench -p symphony-relay --bench wakeups` starts a private PostgreSQL with fsync, and a relayer in this process whose
-//! rail does nothing but look at the clock. Exits with 1 where a goal is missed. `-- --short` is a quick look.
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot ask the database has failed")]
+//! `cargo bench -p symphony-relay --bench wakeups` starts a private PostgreSQL with fsync, and a relayer in this
+//! process whose rail only records the time. Exits with 1 if a goal is missed. `-- --short` is a quick run.
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot reach the database has failed")]
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use symphony_outbox::connect::Target;
-use symphony_outbox::listener::Channel;
-use symphony_outbox::payment::{Instruction, RailAnswer, producer};
-use symphony_proof::kit::postgres::{Binaries, Cluster, Options};
+use symphony_client::payment::{Instruction, tokio_postgres as producer};
+use symphony_db::connect::Target;
+use symphony_db::listener::Channel;
+use symphony_db::payment::RailAnswer;
 use symphony_relay::listener::PostgresListener;
 use symphony_relay::payment::PaymentLane;
 use symphony_relay::rail::{Answer, BoxFuture, Inquiry, Invalid, Payment, Rail};
 use symphony_relay::stop::StopHandle;
 use symphony_relay::{Engine, Settings};
+use symphony_testkit::postgres::{Binaries, Cluster, Options};
 use tokio_postgres::Client;
 
 const CLIENTS: usize = 32;
 const PER_SECOND: u32 = 100;
-const LEAST_RATIO: f64 = 0.9;
-const MOST_P50: Duration = Duration::from_millis(3);
-const MOST_P99: Duration = Duration::from_millis(10);
+const MIN_RATIO: f64 = 0.9;
+const MAX_P50: Duration = Duration::from_millis(3);
+const MAX_P99: Duration = Duration::from_millis(10);
 
-/// Accepts everything, and remembers when each instruction arrived.
+/// Accepts every payment and records when it arrived.
 #[derive(Default)]
-struct Clock(Mutex<BTreeMap<String, Instant>>);
+struct TimingRail(Mutex<BTreeMap<String, Instant>>);
 
-impl Rail for Clock {
+impl Rail for TimingRail {
     fn validate(&self, _: &Payment) -> Result<(), Invalid> {
         Ok(())
     }
@@ -41,7 +42,7 @@ impl Rail for Clock {
     fn timeout(&self) -> Duration {
         Duration::from_secs(1)
     }
-    fn can_be_asked(&self) -> bool {
+    fn supports_inquiry(&self) -> bool {
         false
     }
     fn inquire<'a>(&'a self, _: &'a Payment) -> BoxFuture<'a, Inquiry> {
@@ -49,7 +50,7 @@ impl Rail for Clock {
     }
 }
 
-/// How long each part takes.
+/// The length of each part of the run.
 struct Plan {
     latency: Duration,
     round: Duration,
@@ -68,26 +69,26 @@ async fn main() -> ExitCode {
     let cluster = Cluster::start(&Binaries::find().unwrap(), options).await.unwrap();
     let target = Arc::new(Target::parse(&cluster.url("postgres")).unwrap());
     let mut owner = target.connect().await.unwrap();
-    symphony_outbox::schema::install(&mut owner, &[symphony_outbox::schema::Lane::Payment]).await.unwrap();
+    symphony_db::schema::install(&mut owner, &[symphony_db::schema::Lane::Payment]).await.unwrap();
     owner.batch_execute("select symphony.register_payment_rail('clock', '{}', 'bench', 'wakeups')").await.unwrap();
 
-    let clock = Arc::new(Clock::default());
-    let rails = BTreeMap::from([("clock".to_owned(), Arc::clone(&clock) as Arc<dyn Rail>)]);
+    let rail = Arc::new(TimingRail::default());
+    let rails = BTreeMap::from([("clock".to_owned(), Arc::clone(&rail) as Arc<dyn Rail>)]);
     let lane = PaymentLane::new(Arc::clone(&target), "bench".into(), Duration::from_secs(30), rails);
     let (stop, signal) = StopHandle::new();
     let listener = PostgresListener::new(Arc::clone(&target), Channel::PAYMENT);
     let engine = Engine::new(Arc::new(lane), Settings::default()).unwrap();
     let relayer = tokio::spawn(engine.run(Some(listener), signal));
 
-    let mut good = latency(&target, &clock, plan.latency).await;
+    let mut good = latency(&target, &rail, plan.latency).await;
     good &= throughput(&owner, &target, &plan).await;
     stop.signal();
     relayer.await.unwrap();
     if good || short { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Enqueues at a steady pace, and looks how long after its commit each was dispatched.
-async fn latency(target: &Target, clock: &Clock, length: Duration) -> bool {
+/// Enqueues at a steady rate, and measures the time from each commit to its dispatch.
+async fn latency(target: &Target, rail: &TimingRail, length: Duration) -> bool {
     let client = target.connect().await.unwrap();
     let mut times = Vec::new();
     let mut tick = tokio::time::interval(Duration::from_secs(1) / PER_SECOND);
@@ -101,11 +102,11 @@ async fn latency(target: &Target, clock: &Clock, length: Duration) -> bool {
         enqueue(&client, &name, &name).await;
         times.push((name, called, Instant::now()));
     }
-    // All of them arrive, and the first second is for warming up.
-    while clock.0.lock().unwrap().len() < times.len() {
+    // Wait for all of them; the first second is warm-up.
+    while rail.0.lock().unwrap().len() < times.len() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let arrived = clock.0.lock().unwrap();
+    let arrived = rail.0.lock().unwrap();
     let since = |begin: fn(&(String, Instant, Instant)) -> Instant| {
         let mut all: Vec<_> = times
             .iter()
@@ -118,32 +119,36 @@ async fn latency(target: &Target, clock: &Clock, length: Duration) -> bool {
     let (p50, p99) = since(|time| time.2);
     let (call_p50, call_p99) = since(|time| time.1);
     println!("{PER_SECOND} enqueues a second, {} in all", times.len());
-    println!("  commit to dispatch: p50 {p50:.2?}, p99 {p99:.2?} (goal: {MOST_P50:?}, {MOST_P99:?})");
+    println!("  commit to dispatch: p50 {p50:.2?}, p99 {p99:.2?} (goal: {MAX_P50:?}, {MAX_P99:?})");
     println!("  call to dispatch:   p50 {call_p50:.2?}, p99 {call_p99:.2?}");
-    p50 < MOST_P50 && p99 < MOST_P99
+    p50 < MAX_P50 && p99 < MAX_P99
 }
 
-/// Enqueues from many sessions as fast as they can, in turn with the trigger and without it.
+/// Enqueues from many sessions at full speed, alternating with and without the trigger.
 async fn throughput(owner: &Client, target: &Arc<Target>, plan: &Plan) -> bool {
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for round in 0..plan.rounds {
         with.push(rate(target, &format!("with-{round}"), plan.round).await);
         owner
-            .batch_execute("alter table symphony.payment_outbox_pending disable trigger pending_wakes_sleepers")
+            .batch_execute(
+                "alter table symphony.payment_outbox_pending disable trigger pending_notifies_idle_relayers",
+            )
             .await
             .unwrap();
         without.push(rate(target, &format!("without-{round}"), plan.round).await);
         owner
-            .batch_execute("alter table symphony.payment_outbox_pending enable trigger pending_wakes_sleepers")
+            .batch_execute(
+                "alter table symphony.payment_outbox_pending enable trigger pending_notifies_idle_relayers",
+            )
             .await
             .unwrap();
     }
     let ratios: Vec<_> = with.iter().zip(&without).map(|(with, without)| with / without).collect();
     let ratio = median(&ratios);
-    println!("{CLIENTS} clients, one enqueue a transaction, {} rounds", plan.rounds);
+    println!("{CLIENTS} clients, one enqueue per transaction, {} rounds", plan.rounds);
     println!("  with wake-ups {:.0}/s, without {:.0}/s (medians)", median(&with), median(&without));
-    println!("  ratio {ratio:.2}, the median of the rounds (goal: {LEAST_RATIO})");
-    ratio >= LEAST_RATIO
+    println!("  ratio {ratio:.2}, the median of the rounds (goal: {MIN_RATIO})");
+    ratio >= MIN_RATIO
 }
 
 async fn rate(target: &Arc<Target>, name: &str, length: Duration) -> f64 {
@@ -170,13 +175,13 @@ async fn rate(target: &Arc<Target>, name: &str, length: Duration) -> f64 {
 }
 
 async fn enqueue(client: &Client, instruction: &str, participant: &str) {
-    let instruction = Instruction {
-        instruction_id: instruction.into(),
-        participant_id: participant.into(),
-        idempotency_key: instruction.into(),
-        rail_type: "clock".into(),
-        payload: serde_json::json!({ "amount": "10.50", "currency": "EUR" }).into(),
-    };
+    let instruction = Instruction::new(
+        instruction,
+        participant,
+        instruction,
+        "clock",
+        serde_json::json!({ "amount": "10.50", "currency": "EUR" }),
+    );
     producer::enqueue(client, &instruction).await.unwrap();
 }
 

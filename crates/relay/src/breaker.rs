@@ -1,8 +1,8 @@
-//! Circuit breakers, one per route.
+//! Circuit breakers, one per route: when dispatch to a failing rail, sink or store stops, and when a probe lets it resume.
 //!
-//! After several failures in a row the breaker of a route is *open*: claims exclude the route, so its rows stay pending and use
-//! no attempts. After a pause it is *half-open*: one dispatch probes the route, and its result closes or reopens the
-//! breaker. The pause doubles each time the probe fails.
+//! After several failures in a row the breaker of a route is *open*: claims exclude the route, so its rows stay
+//! pending and use no attempts. After a pause it is *half-open*: one dispatch probes the route, and its result closes
+//! the breaker or opens it again. The pause doubles each time the probe fails.
 //!
 //! It makes no calls and reads no clock.
 
@@ -20,20 +20,21 @@ pub struct Policy {
     /// Failures in a row that open it; 1 to 1000.
     pub failures: u32,
     /// The first pause; 10 ms at least.
-    pub first_pause: Duration,
+    pub open_for: Duration,
     /// The longest pause; up to 1 h.
-    pub longest_pause: Duration,
+    pub max_open_for: Duration,
 }
 
+/// `symphony run` takes its defaults from `symphony.example.toml`.
 impl Default for Policy {
     fn default() -> Self {
-        Self { failures: 5, first_pause: Duration::from_secs(1), longest_pause: Duration::from_secs(60) }
+        Self { failures: 5, open_for: Duration::from_secs(1), max_open_for: Duration::from_secs(60) }
     }
 }
 
 /// The state of a breaker, for metrics and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Health {
+pub enum BreakerState {
     /// The route works.
     Closed,
     /// One dispatch probes whether the route works again.
@@ -57,16 +58,16 @@ pub(crate) enum Admission {
 #[derive(Debug)]
 pub(crate) struct Breakers {
     policy: Policy,
-    routes: HashMap<Arc<str>, State>,
+    routes: HashMap<Arc<str>, Breaker>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
-    /// Working, after so many failures in a row.
+enum Breaker {
+    /// The route works, after this number of failures in a row.
     Closed { failures: u32 },
-    /// Open until then; the pause is this long.
+    /// Nothing is dispatched until then, after a pause of this length.
     Open { until: Instant, pause: Duration },
-    /// Waiting for a probe to start, or to end.
+    /// One probe may start, or is running.
     HalfOpen { probing: bool, pause: Duration },
 }
 
@@ -78,21 +79,21 @@ impl Breakers {
     /// The routes that are limited, and how many rows a claim may lease of each.
     pub(crate) fn limits(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
         self.routes.iter().filter_map(|(route, state)| match state {
-            State::Closed { .. } => None,
-            State::Open { .. } | State::HalfOpen { probing: true, .. } => Some((route, 0)),
-            State::HalfOpen { probing: false, .. } => Some((route, 1)),
+            Breaker::Closed { .. } => None,
+            Breaker::Open { .. } | Breaker::HalfOpen { probing: true, .. } => Some((route, 0)),
+            Breaker::HalfOpen { probing: false, .. } => Some((route, 1)),
         })
     }
 
     /// Whether a claimed job may start. A probe counts as started.
     pub(crate) fn admit(&mut self, route: &str) -> Admission {
         match self.routes.get_mut(route) {
-            None | Some(State::Closed { .. }) => Admission::Start,
-            Some(State::HalfOpen { probing, .. }) if !*probing => {
+            None | Some(Breaker::Closed { .. }) => Admission::Start,
+            Some(Breaker::HalfOpen { probing, .. }) if !*probing => {
                 *probing = true;
                 Admission::Probe
             }
-            Some(State::Open { .. } | State::HalfOpen { .. }) => Admission::Refuse,
+            Some(Breaker::Open { .. } | Breaker::HalfOpen { .. }) => Admission::Refuse,
         }
     }
 
@@ -105,60 +106,62 @@ impl Breakers {
         probe: bool,
         signal: RouteSignal,
         now: Instant,
-    ) -> Option<Health> {
-        let state = self.routes.entry(Arc::clone(route)).or_insert(State::Closed { failures: 0 });
+    ) -> Option<BreakerState> {
+        let state = self.routes.entry(Arc::clone(route)).or_insert(Breaker::Closed { failures: 0 });
         let next = match (*state, signal) {
-            (State::Closed { .. }, RouteSignal::Healthy) => State::Closed { failures: 0 },
-            (State::Closed { failures }, RouteSignal::Failing) if failures + 1 >= self.policy.failures => {
-                State::Open { until: now + self.policy.first_pause, pause: self.policy.first_pause }
+            (Breaker::Closed { .. }, RouteSignal::Healthy) => Breaker::Closed { failures: 0 },
+            (Breaker::Closed { failures }, RouteSignal::Failing) if failures + 1 >= self.policy.failures => {
+                // Opens.
+                Breaker::Open { until: now + self.policy.open_for, pause: self.policy.open_for }
             }
-            (State::Closed { failures }, RouteSignal::Failing) => State::Closed { failures: failures + 1 },
-            (State::HalfOpen { .. }, RouteSignal::Healthy) if probe => State::Closed { failures: 0 },
-            (State::HalfOpen { pause, .. }, RouteSignal::Failing) if probe => {
-                let pause = pause.saturating_mul(2).min(self.policy.longest_pause);
-                State::Open { until: now + pause, pause }
+            (Breaker::Closed { failures }, RouteSignal::Failing) => Breaker::Closed { failures: failures + 1 },
+            (Breaker::HalfOpen { .. }, RouteSignal::Healthy) if probe => Breaker::Closed { failures: 0 },
+            (Breaker::HalfOpen { pause, .. }, RouteSignal::Failing) if probe => {
+                // Opens again, for twice the pause.
+                let pause = pause.saturating_mul(2).min(self.policy.max_open_for);
+                Breaker::Open { until: now + pause, pause }
             }
-            (State::HalfOpen { pause, .. }, RouteSignal::Neutral) if probe => {
-                State::HalfOpen { probing: false, pause }
+            (Breaker::HalfOpen { pause, .. }, RouteSignal::Neutral) if probe => {
+                Breaker::HalfOpen { probing: false, pause }
             }
             (same, RouteSignal::Healthy | RouteSignal::Failing | RouteSignal::Neutral) => same,
         };
-        let changed = health(next) != health(*state);
+        let changed = public_state(next) != public_state(*state);
         *state = next;
-        if matches!(next, State::Closed { failures: 0 }) {
+        if matches!(next, Breaker::Closed { failures: 0 }) {
             self.routes.remove(route);
         }
-        changed.then_some(health(next))
+        changed.then_some(public_state(next))
     }
 
     /// Moves breakers whose pause has ended to half-open; their routes.
     pub(crate) fn tick(&mut self, now: Instant) -> Vec<Arc<str>> {
-        let mut opened = Vec::new();
+        let mut half_open = Vec::new();
         for (route, state) in &mut self.routes {
-            if let State::Open { until, pause } = *state
+            if let Breaker::Open { until, pause } = *state
                 && until <= now
             {
-                *state = State::HalfOpen { probing: false, pause };
-                opened.push(Arc::clone(route));
+                *state = Breaker::HalfOpen { probing: false, pause };
+                half_open.push(Arc::clone(route));
             }
         }
-        opened
+        half_open
     }
 
     /// When the next pause ends.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.routes
             .values()
-            .filter_map(|state| if let State::Open { until, .. } = state { Some(*until) } else { None })
+            .filter_map(|state| if let Breaker::Open { until, .. } = state { Some(*until) } else { None })
             .min()
     }
 }
 
-fn health(state: State) -> Health {
-    match state {
-        State::Closed { .. } => Health::Closed,
-        State::Open { .. } => Health::Open,
-        State::HalfOpen { .. } => Health::HalfOpen,
+fn public_state(breaker: Breaker) -> BreakerState {
+    match breaker {
+        Breaker::Closed { .. } => BreakerState::Closed,
+        Breaker::Open { .. } => BreakerState::Open,
+        Breaker::HalfOpen { .. } => BreakerState::HalfOpen,
     }
 }
 
@@ -171,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn only_failures_in_a_row_open_a_route() {
+    fn only_failures_in_a_row_open_a_breaker() {
         let (mut breakers, wire, now) = (Breakers::new(Policy::default()), Arc::from("wire"), Instant::now());
         for signal in [RouteSignal::Failing; 4] {
             assert_eq!(breakers.ended(&wire, false, signal, now), None);
@@ -187,14 +190,14 @@ mod tests {
             assert_eq!(breakers.ended(&wire, false, signal, now), None);
         }
         assert_eq!(breakers.admit("wire"), Admission::Start);
-        assert_eq!(breakers.ended(&wire, false, RouteSignal::Failing, now), Some(Health::Open));
+        assert_eq!(breakers.ended(&wire, false, RouteSignal::Failing, now), Some(BreakerState::Open));
         assert_eq!(limit(&breakers, "wire"), Some(0));
         assert_eq!(limit(&breakers, "ach"), None);
         assert_eq!(breakers.admit("wire"), Admission::Refuse);
     }
 
     #[test]
-    fn a_pause_doubles_with_each_failed_probe_up_to_the_longest_and_starts_anew_after_a_good_one() {
+    fn the_pause_doubles_with_each_failed_probe_up_to_the_longest_and_resets_after_a_success() {
         let policy = Policy { failures: 1, ..Policy::default() };
         let (mut breakers, wire, mut now) = (Breakers::new(policy), Arc::from("wire"), Instant::now());
         breakers.ended(&wire, false, RouteSignal::Failing, now);
@@ -206,19 +209,23 @@ mod tests {
             assert_eq!(limit(&breakers, "wire"), Some(1));
             assert_eq!(breakers.admit("wire"), Admission::Probe);
             assert_eq!((limit(&breakers, "wire"), breakers.admit("wire")), (Some(0), Admission::Refuse));
-            assert_eq!(breakers.ended(&wire, true, RouteSignal::Failing, now), Some(Health::Open));
+            assert_eq!(breakers.ended(&wire, true, RouteSignal::Failing, now), Some(BreakerState::Open));
         }
         now += Duration::from_secs(60);
         breakers.tick(now);
         breakers.admit("wire");
-        assert_eq!(breakers.ended(&wire, false, RouteSignal::Healthy, now), None, "that one started before");
-        assert_eq!(breakers.ended(&wire, true, RouteSignal::Healthy, now), Some(Health::Closed));
+        assert_eq!(
+            breakers.ended(&wire, false, RouteSignal::Healthy, now),
+            None,
+            "it started before the breaker opened"
+        );
+        assert_eq!(breakers.ended(&wire, true, RouteSignal::Healthy, now), Some(BreakerState::Closed));
         breakers.ended(&wire, false, RouteSignal::Failing, now);
         assert_eq!(breakers.next_deadline(), Some(now + Duration::from_secs(1)));
     }
 
     #[test]
-    fn a_probe_that_says_nothing_makes_room_for_another() {
+    fn after_a_probe_without_a_result_another_may_start() {
         let policy = Policy { failures: 1, ..Policy::default() };
         let (mut breakers, wire, now) = (Breakers::new(policy), Arc::from("wire"), Instant::now());
         breakers.ended(&wire, false, RouteSignal::Failing, now);

@@ -54,9 +54,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_route_has_more_room_than_there_is_in_all() {
+    fn no_route_has_more_capacity_than_the_total() {
         let capacity = ClaimCapacity::new(3, 10).with("wire", 5).with("ach", 0);
-        let of = |route| capacity.for_route(route);
-        assert_eq!((of("wire"), of("ach"), of("card")), (3, 0, 3));
+        let limit = |route| capacity.for_route(route);
+        assert_eq!((limit("wire"), limit("ach"), limit("card")), (3, 0, 3));
     }
 }

@@ -1,9 +1,10 @@
-//! Batches completions: decides when outcomes are written to the database, how many per call, and when a call is retried.
+//! Batches completions: decides when outcomes are written to the database, how many per call, and when a call is
+//! retried.
 //!
 //! While no call is in flight, the first outcome is flushed at once. Outcomes that arrive during a call wait until it
 //! returns or a batch is full, because two half-full calls cost more than one. A call that hangs delays the others by
-//! [`SLOW_CALL`] at most, since up to [`MAX_CALLS_IN_FLIGHT`] may run. If the database refuses a whole batch, its rows are sent one
-//! by one, so that one invalid row cannot block the others. Retries end when the lease does.
+//! [`SLOW_CALL`] at most, since up to [`MAX_CALLS_IN_FLIGHT`] may run. If the database refuses a whole batch, its
+//! rows are sent one by one, so that one invalid row cannot block the others. Retries end when the lease does.
 //!
 //! The batcher makes no calls and reads no clock.
 
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::backoff::Backoff;
+use crate::call_backoff::CallBackoff;
 use crate::lane::Completion;
 use crate::trace::TraceId;
 
@@ -44,12 +45,12 @@ pub(crate) struct CompletionBatcher<L, O> {
     queued: VecDeque<PendingCompletion<L, O>>,
     /// When the oldest of `queued` arrived.
     since: Option<Instant>,
-    /// Rows of refused batches, each to be sent in a call of its own.
+    /// Rows of refused batches, each to be sent in a separate call.
     singles: VecDeque<PendingCompletion<L, O>>,
     in_flight: usize,
     sent: Option<Instant>,
     not_before: Option<Instant>,
-    pub(crate) backoff: Backoff,
+    pub(crate) backoff: CallBackoff,
 }
 
 impl<L, O> CompletionBatcher<L, O> {
@@ -64,7 +65,7 @@ impl<L, O> CompletionBatcher<L, O> {
             in_flight: 0,
             sent: None,
             not_before: None,
-            backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(2)),
+            backoff: CallBackoff::new(Duration::from_millis(50), Duration::from_secs(2)),
         }
     }
 

@@ -1,8 +1,8 @@
 //! The engine: wake, claim, dispatch, complete, renew, repair, release, stop.
 //!
-//! One task owns all state, so there are no locks. It never blocks: database calls and dispatches run in tasks of their own,
-//! each call with a timeout, and report their results to the loop below. The loop takes the results, runs one step of the
-//! state machine in `state`, and sleeps until the next deadline.
+//! One task owns all state, so there are no locks. It never blocks: database calls and dispatches run in tasks of
+//! their own, each call with a timeout, and report their results to the loop below. The loop takes the results, runs
+//! one step of the state machine in `state`, and sleeps until the next deadline.
 //!
 //! Each decision has its own module, free of tasks and calls: [`wake`](crate::wake) when to claim, `slots` and
 //! [`breaker`](crate::breaker) how many, `completion_batcher` when to record, `renewal` which leases to renew and which
@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::lane::Lane;
 use crate::listener::{Listener, ListenerHandle, ListenerUpdate};
-use crate::metrics::{Meter, Silent};
+use crate::metrics::{Meter, NoopMeter};
 use crate::settings::{OutOfRange, Settings};
 use crate::stop::{StopMode, StopSignal};
 use crate::trace::Tracer;
@@ -76,7 +76,7 @@ impl<L: Lane> Engine<L> {
     /// A setting that is out of its range.
     pub fn new(lane: Arc<L>, settings: Settings) -> Result<Self, OutOfRange> {
         settings.check(lane.term())?;
-        Ok(Self { lane, settings, meter: Arc::new(Silent), tracer: None })
+        Ok(Self { lane, settings, meter: Arc::new(NoopMeter), tracer: None })
     }
 
     /// Reports metrics to this meter.
@@ -95,11 +95,11 @@ impl<L: Lane> Engine<L> {
 
     /// Runs until it is stopped, and returns its counters. Dropping the future stops the engine at once.
     ///
-    /// The loop is a task of its own. The caller may await it on the thread that started the runtime, which is not a worker
-    /// thread: there, each notification and each result would cost two more thread switches.
+    /// The loop runs in a spawned task, because the caller may await it on the thread that started the runtime. That
+    /// is not a worker thread: there, each notification and each result would cost two more thread switches.
     pub async fn run<N: Listener>(self, listener: Option<N>, stop: StopSignal) -> Summary {
         let mut task = JoinSet::new();
-        task.spawn(self.work(listener, stop));
+        task.spawn(self.run_loop(listener, stop));
         match task.join_next().await.map(|ended| ended.map_err(JoinError::try_into_panic)) {
             Some(Ok(summary)) => summary,
             Some(Err(Ok(panic))) => resume_unwind(panic),
@@ -108,7 +108,7 @@ impl<L: Lane> Engine<L> {
         }
     }
 
-    async fn work<N: Listener>(self, listener: Option<N>, mut stop: StopSignal) -> Summary {
+    async fn run_loop<N: Listener>(self, listener: Option<N>, mut stop: StopSignal) -> Summary {
         let mut listener = listener.map(|listener| ListenerHandle::spawn(listener, Arc::clone(&self.meter)));
         let mut state = EngineState::new(self.lane, self.settings, self.meter, listener.is_some(), Instant::now());
         state.dispatches.tracer = self.tracer;
@@ -128,17 +128,17 @@ impl<L: Lane> Engine<L> {
             tokio::select! {
                 mode = stop.changed() => state.on_stop(mode, Instant::now()),
                 ended = state.dispatches.ended() => state.on_dispatch_ended(ended, Instant::now()),
-                report = state.calls.returned() => state.on_call_returned(report, Instant::now()),
+                result = state.calls.returned() => state.on_call_returned(result, Instant::now()),
                 update = changed(&mut listener) => state.on_listener(update),
                 () = sleep_until(until) => {}
             }
-            state.drain_ready(Instant::now());
+            state.take_ready(Instant::now());
         }
-        let at_once = stop.mode() == StopMode::Immediate;
+        let immediate = stop.mode() == StopMode::Immediate;
         let summary = state.summary();
         drop(state);
         if let Some(listener) = listener {
-            listener.close(if at_once { Duration::ZERO } else { DISARM_TIMEOUT }).await;
+            listener.close(if immediate { Duration::ZERO } else { DISARM_TIMEOUT }).await;
         }
         summary
     }

@@ -1,7 +1,8 @@
 //! The event lane: claims events from PostgreSQL, publishes them to sinks, and records the outcomes.
 //!
-//! Translates between the engine, the SQL functions and the sinks. Which sink gets an event, and under which
-//! name, is in [`routing`]; what is promised about the order within an aggregate is in [`order`]. No rule of the database is here.
+//! Translates between the engine, the SQL functions and the sinks. [`routing`] decides the sink and the destination
+//! of an event; [`order`] names the order guarantee within an aggregate. The database decides when a failed event is
+//! retried.
 
 pub mod order;
 pub mod routing;
@@ -11,11 +12,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use symphony_outbox::connect::{Session, Target};
-use symphony_outbox::error::event::CompleteError;
-use symphony_outbox::event::worker::{self, Claimed, Outcome};
-use symphony_outbox::event::{EventId, ProcessorId};
-use symphony_outbox::{BatchSize, WorkerId};
+use symphony_db::connect::{Session, Target};
+use symphony_db::error::CompleteError;
+use symphony_db::event::worker::{self, Claimed, Outcome};
+use symphony_db::event::{EventId, ProcessorId};
+use symphony_db::{BatchSize, WorkerId};
 
 use crate::claim_capacity::ClaimCapacity;
 use crate::key_order::{KeyOrder, Turn};
@@ -23,45 +24,46 @@ use crate::lane::{Claim, Completion, CompletionResult, DispatchResult, Lane, Lan
 use crate::lease::{LeaseWatch, Term};
 use crate::session_pool::SessionPool;
 use crate::sink::{Message, Published, Sink};
-use crate::trace::{End, Origin};
+use crate::trace::{Origin, SpanStatus};
 
 use order::Order;
 use routing::Routes;
 
-/// The term of a claim of this lane: fixed by the contract, without renewal.
-const CLAIM: Duration = Duration::from_secs(300);
+/// How long a claim of this lane lasts: fixed by the contract, without renewal.
+const CLAIM_TERM: Duration = Duration::from_secs(300);
 
-/// How long the question may take whether something waits behind what was recorded: without an answer a claim finds out.
-const ASKING: Duration = Duration::from_secs(1);
+/// The timeout of checking whether recorded events unblock later ones. Without an answer the engine claims, and so
+/// finds out.
+const UNBLOCK_CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Where events go, and how.
-pub struct Publishing {
-    /// Which system they come from: a URI reference.
+/// The configuration of an event lane.
+pub struct EventConfig {
+    /// The CloudEvents `source` of every event: a URI reference.
     pub source: String,
-    /// Which sink gets which.
+    /// Which events go to which sink.
     pub routes: Routes,
     /// The sinks, by name.
     pub sinks: BTreeMap<String, Arc<dyn Sink>>,
-    /// What is promised about the order within an aggregate.
+    /// The order guarantee within an aggregate.
     pub order: Order,
 }
 
 /// The event lane of one process.
 pub struct EventLane {
     worker: WorkerId,
-    publishing: Publishing,
+    config: EventConfig,
     key_order: KeyOrder,
     claims: SessionPool,
     completions: SessionPool,
     releases: SessionPool,
-    questions: SessionPool,
+    order_checks: SessionPool,
 }
 
 impl fmt::Debug for EventLane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EventLane")
             .field("worker", &self.worker)
-            .field("sinks", &self.publishing.sinks.keys().collect::<Vec<_>>())
+            .field("sinks", &self.config.sinks.keys().collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }
@@ -71,13 +73,13 @@ impl fmt::Debug for EventLane {
 pub struct Job {
     claimed: Claimed,
     processor: ProcessorId,
-    /// The sink and the name under which it gets the event; none where no route fits.
+    /// The sink and the destination; `None` if no route matches.
     route: Option<(String, String)>,
     turn: Turn,
 }
 
-/// The outcome of an event. With strict order, a delivered event keeps its turn until the outcome is recorded or given up: the
-/// next one must not be sent before.
+/// The outcome of an event. With strict order, a delivered event keeps its turn until the outcome is recorded or
+/// given up: the next one must not be sent before.
 #[derive(Debug)]
 pub struct EventOutcome {
     outcome: Outcome,
@@ -98,25 +100,25 @@ impl fmt::Display for Lease {
 }
 
 impl EventLane {
-    /// A lane with these ways out. Nothing is connected yet.
+    /// A lane with this configuration. It does not connect yet.
     #[must_use]
-    pub fn new(target: Arc<Target>, worker: WorkerId, publishing: Publishing) -> Self {
+    pub fn new(target: Arc<Target>, worker: WorkerId, config: EventConfig) -> Self {
         let pool = || SessionPool::new(Arc::clone(&target));
         Self {
             worker,
-            publishing,
+            config,
             key_order: KeyOrder::default(),
             claims: pool(),
             completions: pool(),
             releases: pool(),
-            questions: pool(),
+            order_checks: pool(),
         }
     }
 
-    /// How many events to claim. A claim cannot select by sink, and an event without a free slot would be released, which counts
-    /// as a failure: while the circuit breaker of the only sink is open, nothing is claimed.
+    /// How many events to claim. A claim cannot select by sink, and an event without a free slot would be released,
+    /// which counts as a failure: while the circuit breaker of the only sink is open, nothing is claimed.
     fn claim_size(&self, capacity: &ClaimCapacity) -> usize {
-        let sinks: BTreeSet<&str> = self.publishing.routes.sinks().collect();
+        let sinks: BTreeSet<&str> = self.config.routes.sinks().collect();
         sinks.into_iter().map(|sink| capacity.for_route(sink)).sum::<usize>().min(capacity.total())
     }
 
@@ -124,21 +126,21 @@ impl EventLane {
         let Some((sink, destination)) = job.route.take() else {
             let event = &job.claimed.event;
             return failed(
-                format!("no route fits {} of {}", event.event_type, event.aggregate_type),
+                format!("no route matches {} of {}", event.event_type, event.aggregate_type),
                 RouteSignal::Neutral,
             );
         };
-        let Some(sink) = self.publishing.sinks.get(&sink) else {
-            return failed(format!("there is no sink {sink}"), RouteSignal::Neutral);
+        let Some(sink) = self.config.sinks.get(&sink) else {
+            return failed(format!("the sink {sink} is not configured"), RouteSignal::Neutral);
         };
         job.turn.wait_for_turn().await;
         if self.strict()
-            && let Err(why) = self.is_first(job.claimed.id).await
+            && let Err(why) = self.check_first(job.claimed.id).await
         {
             return failed(why, RouteSignal::Neutral);
         }
         if lease.remaining().is_zero() {
-            return failed("the claim ended before it was sent".to_owned(), RouteSignal::Neutral);
+            return failed("the claim expired before the event was sent".to_owned(), RouteSignal::Neutral);
         }
         let message = self.message(job, destination);
         let published = sink.publish(&message).await;
@@ -150,39 +152,39 @@ impl EventLane {
     }
 
     fn strict(&self) -> bool {
-        self.publishing.order == Order::Aggregate
+        self.config.order == Order::Aggregate
     }
 
-    /// Whether every earlier event of the aggregate is processed, by any worker. Else it goes back, and is not claimed again before
-    /// that one is processed.
-    async fn is_first(&self, id: EventId) -> Result<(), String> {
-        match self.questions.call(async |session| worker::earlier_unprocessed(session, id).await).await {
+    /// Checks that every earlier event of the aggregate is processed, by any worker. If not, the event is released,
+    /// and no claim returns it before that one is processed.
+    async fn check_first(&self, id: EventId) -> Result<(), String> {
+        match self.order_checks.call(async |session| worker::earlier_unprocessed(session, id).await).await {
             Ok(None) => Ok(()),
             Ok(Some(behind)) => Err(format!("waits behind event {behind}")),
             Err(error) => Err(error.to_string()),
         }
     }
 
-    /// How many of a claim may stand behind another of it. They have a slot and do not use it: half of what is free is
-    /// for aggregates of which nothing is held.
-    fn followers(&self, size: usize) -> usize {
+    /// How many rows of a claim may wait for another row of it. They occupy a slot without using it, so half of the
+    /// free capacity is kept for aggregates of which this process holds no event.
+    fn max_followers(&self, size: usize) -> usize {
         size.saturating_sub(self.key_order.waiting()) / 2
     }
 
-    /// Whether rows may be claimed now that had to wait for these.
+    /// Whether these events unblock later ones of their aggregates.
     async fn unblocks(&self, recorded: &[EventId]) -> bool {
         if recorded.is_empty() {
             return false;
         }
-        let question = self.questions.call(async |session| worker::any_behind(session, recorded).await);
-        matches!(tokio::time::timeout(ASKING, question).await, Err(_) | Ok(Err(_) | Ok(true)))
+        let check = self.order_checks.call(async |session| worker::any_behind(session, recorded).await);
+        matches!(tokio::time::timeout(UNBLOCK_CHECK_TIMEOUT, check).await, Err(_) | Ok(Err(_) | Ok(true)))
     }
 
     fn message(&self, job: &Job, destination: String) -> Message {
         let event = &job.claimed.event;
         Message {
             id: job.claimed.id.to_string(),
-            source: self.publishing.source.clone(),
+            source: self.config.source.clone(),
             event_type: event.event_type.clone(),
             aggregate_type: event.aggregate_type.clone(),
             aggregate_id: event.aggregate_id.clone(),
@@ -206,7 +208,7 @@ impl Lane for EventLane {
     }
 
     fn term(&self) -> Term {
-        Term::Fixed(CLAIM)
+        Term::Fixed(CLAIM_TERM)
     }
 
     fn lease(&self, job: &Job) -> Lease {
@@ -217,15 +219,15 @@ impl Lane for EventLane {
         job.route.as_ref().map_or("none", |(sink, _)| sink)
     }
 
-    /// The contract has no place for a caller's trace.
+    /// The contract has no column for a trace context.
     fn origin(&self, job: &Job) -> Origin {
-        Origin { attempt: u32::try_from(job.claimed.retry_count).ok().map(|before| before + 1), caller: None }
+        Origin { attempt: u32::try_from(job.claimed.retry_count).ok().map(|before| before + 1), producer: None }
     }
 
-    fn end(&self, outcome: &EventOutcome) -> End {
+    fn span_status(&self, outcome: &EventOutcome) -> SpanStatus {
         match &outcome.outcome {
-            Outcome::Delivered => End::well("DELIVERED"),
-            Outcome::Failed { .. } => End::badly("FAILED", None),
+            Outcome::Delivered => SpanStatus::ok("DELIVERED"),
+            Outcome::Failed { .. } => SpanStatus::failed("FAILED", None),
         }
     }
 
@@ -235,9 +237,9 @@ impl Lane for EventLane {
             return Ok(Claim::new(Vec::new()));
         }
         let Some(at_most) = u16::try_from(size).ok().and_then(|size| BatchSize::try_from(size).ok()) else {
-            return Err(LaneError::Refused(format!("a claim of {size} events")));
+            return Err(LaneError::Refused(format!("a claim of {size} events is out of range")));
         };
-        let followers = u16::try_from(self.followers(size)).unwrap_or(u16::MAX);
+        let followers = u16::try_from(self.max_followers(size)).unwrap_or(u16::MAX);
         let claim = async |session: &Session| {
             if self.strict() {
                 worker::claim_in_order(session, &self.worker, at_most, followers).await
@@ -247,12 +249,12 @@ impl Lane for EventLane {
         };
         let claim = self.claims.call(claim).await?;
         let job = |claimed: Claimed| Job {
-            route: self.publishing.routes.of(&claimed.event),
+            route: self.config.routes.resolve(&claimed.event),
             turn: self.key_order.join(&claimed.event.aggregate_type, &claimed.event.aggregate_id),
             processor: claim.processor.clone(),
             claimed,
         };
-        // They have no ledger: a claim that is too old is simply replaced.
+        // Events have no ledger: an expired claim is simply replaced.
         let taken_over = Repaired { requeued: claim.taken_over, ..Repaired::default() };
         Ok(Claim { jobs: claim.events.into_iter().map(job).collect(), taken_over })
     }
@@ -265,7 +267,7 @@ impl Lane for EventLane {
     }
 
     fn abandoned(&self, _lease: &Lease) -> Option<EventOutcome> {
-        let outcome = Outcome::Failed { error: Some("publishing was cut off".to_owned()) };
+        let outcome = Outcome::Failed { error: Some("publishing was cancelled".to_owned()) };
         Some(EventOutcome { outcome, turn: None })
     }
 
@@ -300,30 +302,30 @@ impl Lane for EventLane {
                         CompletionResult::Recorded { state: "FAILED", retry_scheduled: true, unblocks_rows: false }
                     }
                 },
-                Err(CompleteError::ClaimLost(_)) => CompletionResult::LeaseLost,
+                Err(CompleteError::LeaseLost(_)) => CompletionResult::LeaseLost,
                 Err(error) => CompletionResult::Refused(LaneError::from(error).to_string()),
             };
         Ok(ends.into_iter().zip(completions).map(result).collect())
     }
 
     async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, LaneError> {
-        // A claim of this lane cannot be renewed; the engine never asks.
+        // A claim of this lane cannot be renewed, so the engine never calls this.
         Ok(vec![false; leases.len()])
     }
 
-    /// The contract has no way back but a failure: the retry count rises.
+    /// The contract can release a claim only as a failure: the retry count rises.
     async fn release(&self, leases: &[Lease]) -> Result<usize, LaneError> {
-        let back = |lease: &Lease| worker::Completion {
+        let as_failed = |lease: &Lease| worker::Completion {
             id: lease.id,
             processor: lease.processor.clone(),
-            outcome: Outcome::Failed { error: Some("given back before it was sent".to_owned()) },
+            outcome: Outcome::Failed { error: Some("released before it was sent".to_owned()) },
         };
-        let completions: Vec<_> = leases.iter().map(back).collect();
+        let completions: Vec<_> = leases.iter().map(as_failed).collect();
         let ends = self.releases.call(async |session| worker::complete_batch(session, &completions).await).await?;
         Ok(ends.iter().filter(|end| end.is_ok()).count())
     }
 
-    /// Claims take over what is stale by themselves.
+    /// Claims requeue expired claims themselves, so repair has nothing to do.
     async fn repair(&self) -> Result<Repaired, LaneError> {
         Ok(Repaired::default())
     }

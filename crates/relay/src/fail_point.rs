@@ -1,7 +1,8 @@
 //! Fault injection: steps at which a test build aborts the process, so that tests can check crash recovery.
 //!
-//! `SYMPHONY_FAIL_POINT=name` aborts the process when it reaches that step, `name:3` when it reaches it the third time.
-//! This is for builds with the feature `fail-points`; without it, [`reach`] is an empty function and the variable means nothing.
+//! `SYMPHONY_FAIL_POINT=name` aborts the process when it reaches that step, `name:3` when it reaches it the third
+//! time. This is for builds with the feature `fail-points`; without it, [`reach`] is an empty function and the
+//! variable means nothing.
 
 /// A step at which the process can abort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +40,10 @@ pub const ALL: &[(Step, &str)] = &[
     (Step::AfterArm, "after_arm"),
 ];
 
-/// The variable that names the step.
+/// The environment variable that names the step.
 pub const VARIABLE: &str = "SYMPHONY_FAIL_POINT";
 
-/// A step is reached. Does nothing in a build without the feature.
+/// Marks a step. Does nothing in a build without the feature.
 #[cfg(not(feature = "fail-points"))]
 #[inline(always)]
 pub fn reach(_step: Step) {}
@@ -57,7 +58,7 @@ mod armed {
 
     use super::{ALL, Step, VARIABLE};
 
-    /// A step is reached. Aborts the process if it is the one that the environment names.
+    /// Marks a step. Aborts the process if the environment names this step.
     pub fn reach(step: Step) {
         static WANTED: OnceLock<Option<(Step, u32)>> = OnceLock::new();
         static REACHED: AtomicU32 = AtomicU32::new(0);
@@ -66,7 +67,7 @@ mod armed {
             let wanted = parse(&text);
             if wanted.is_none() {
                 // A test with a misspelt name must not pass because nothing happened.
-                eprintln!("{VARIABLE}: there is no step {text:?}");
+                eprintln!("{VARIABLE}: unknown step {text:?}");
                 std::process::exit(2);
             }
             wanted
@@ -93,7 +94,7 @@ mod armed {
         use super::*;
 
         #[test]
-        fn a_step_is_named_with_the_time_at_which_it_kills() {
+        fn a_step_is_parsed_with_its_count() {
             assert_eq!(parse("after_claim"), Some((Step::AfterClaim, 1)));
             assert_eq!(parse("before_renew:3"), Some((Step::BeforeRenew, 3)));
             for wrong in ["", "after_lunch", "after_claim:0", "after_claim:x", "after_claim:"] {

@@ -1,7 +1,8 @@
-//! FIFO order per key within this process: the jobs of one aggregate or entity are dispatched one at a time, in claim order.
+//! FIFO order per key within this process: the jobs of one aggregate or entity are dispatched one at a time, in claim
+//! order.
 //!
-//! Each claimed job joins the queue of its key and waits until the job before it has ended, whatever its outcome. Order across
-//! processes is not decided here.
+//! Each claimed job joins the queue of its key and waits until the job before it has ended, whatever its outcome.
+//! Order across processes is not decided here.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -102,28 +103,28 @@ mod tests {
 
     use super::*;
 
-    async fn waits(turn: &mut Turn) -> bool {
+    async fn is_waiting(turn: &mut Turn) -> bool {
         timeout(Duration::from_secs(1), turn.wait_for_turn()).await.is_err()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_after_the_other_and_others_are_not_held_up() {
+    async fn jobs_of_one_key_run_in_order_and_other_keys_do_not_wait() {
         let order = KeyOrder::default();
         let mut first = order.join("order", "1");
         let mut second = order.join("order", "1");
         let mut third = order.join("order", "1");
         let mut other = order.join("order", "2");
-        assert!(!waits(&mut first).await);
-        assert!(!waits(&mut other).await);
-        assert!(waits(&mut second).await);
+        assert!(!is_waiting(&mut first).await);
+        assert!(!is_waiting(&mut other).await);
+        assert!(is_waiting(&mut second).await);
         assert_eq!((order.waiting(), second.is_last(), third.is_last()), (2, false, true));
         drop(first);
-        assert!(!waits(&mut second).await);
+        assert!(!is_waiting(&mut second).await);
         assert_eq!(order.waiting(), 1);
-        assert!(waits(&mut third).await);
+        assert!(is_waiting(&mut third).await);
         // A job that is abandoned does not block the next.
         drop(second);
-        assert!(!waits(&mut third).await);
+        assert!(!is_waiting(&mut third).await);
         drop(third);
         drop(other);
         assert!(order.0.lock().unwrap().is_empty());

@@ -1,7 +1,7 @@
 //! The interface between the engine and a lane: claim rows, dispatch one, record outcomes, keep leases alive.
 //!
-//! A lane knows its database and its rails, sinks or stores. The engine knows neither: a job has a lease and a route, an outcome
-//! is passed back to the lane, and every call fails in one of the two ways of [`LaneError`].
+//! A lane knows its database and its rails, sinks or stores. The engine knows neither: a job has a lease and a route,
+//! an outcome is passed back to the lane, and every call fails in one of the two ways of [`LaneError`].
 //!
 //! A dispatch returns a [`DispatchResult`]; its outcome and lease make up a [`Completion`]; recording that returns a
 //! [`CompletionResult`].
@@ -15,18 +15,18 @@ use std::time::Duration;
 
 use crate::claim_capacity::ClaimCapacity;
 use crate::lease::{LeaseWatch, Term};
-use crate::trace::{End, Origin};
+use crate::trace::{Origin, SpanStatus};
 
 /// A kind of work, claimed from a database under leases and dispatched to a rail, sink or store.
 ///
-/// The engine sets a timeout on each call and drops the future when it has passed. A dropped call must leave no partial state
-/// in this process. Whether the database has executed it is unknown then: the engine treats it as
+/// The engine sets a timeout on each call and drops the future when it has passed. A dropped call must leave no
+/// partial state in this process. Whether the database has executed it is unknown then: the engine treats it as
 /// [`LaneError::Unavailable`].
 pub trait Lane: Send + Sync + 'static {
     /// A claimed row.
     type Job: Send + 'static;
-    /// The exclusive right to dispatch a row: its id and lease token. Its `Display` names the row for logs and must not show
-    /// the token.
+    /// The exclusive right to dispatch a row: its id and lease token. Its `Display` names the row for logs and must
+    /// not show the token.
     type Lease: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static;
     /// How a dispatch ended, as the lane records it.
     type Outcome: Send + Sync + 'static;
@@ -40,7 +40,7 @@ pub trait Lane: Send + Sync + 'static {
     /// The lease of a job.
     fn lease(&self, job: &Self::Job) -> Self::Lease;
 
-    /// The rail, sink or store of a job: the key of in-flight limits, circuit breakers and metrics.
+    /// The rail, sink or store of a job: the key of slots, circuit breakers and metrics.
     fn route<'a>(&self, job: &'a Self::Job) -> &'a str;
 
     /// The attempt number and the producer's trace of a job, for traces.
@@ -48,23 +48,23 @@ pub trait Lane: Send + Sync + 'static {
         Origin::default()
     }
 
-    /// How a dispatch ended, for traces: in words that are safe to export.
-    fn end(&self, outcome: &Self::Outcome) -> End;
+    /// The status of a dispatch's span. It is exported, so it must not contain personal data.
+    fn span_status(&self, outcome: &Self::Outcome) -> SpanStatus;
 
-    /// Claims due rows: at most [`ClaimCapacity::total`], and of a route at most [`ClaimCapacity::for_route`] it. The engine
-    /// releases rows beyond that unstarted.
+    /// Claims due rows: at most [`ClaimCapacity::total`], and of a route at most [`ClaimCapacity::for_route`]. The
+    /// engine releases rows beyond that without a dispatch.
     fn claim(&self, capacity: &ClaimCapacity) -> impl Future<Output = Result<Claim<Self::Job>, LaneError>> + Send;
 
-    /// Dispatches one job, once. Dropped at any await when the lease is lost. Before an irreversible request is sent, check
-    /// that `lease` has time left.
+    /// Dispatches one job, once. Dropped at any await when the lease is lost. Before an irreversible request is sent,
+    /// check that `lease` has time left.
     fn dispatch(
         &self,
         job: Self::Job,
         lease: LeaseWatch,
     ) -> impl Future<Output = DispatchResult<Self::Outcome>> + Send;
 
-    /// The outcome to record for a dispatch that panicked or was cancelled while its lease may still be live. With `None` the
-    /// lease expires.
+    /// The outcome to record for a dispatch that panicked or was cancelled while its lease may still be live. With
+    /// `None` the lease expires.
     fn abandoned(&self, lease: &Self::Lease) -> Option<Self::Outcome>;
 
     /// Records outcomes; one result per row, in order. Called again with the same rows after
@@ -189,7 +189,8 @@ impl Repaired {
 /// Why a call of a lane failed. The messages are safe to log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaneError {
-    /// The database cannot be reached now: a lost connection, a restart, a timeout. It may have executed the call. Retry soon.
+    /// The database cannot be reached now: a lost connection, a restart, a timeout. It may have executed the call.
+    /// Retry soon.
     #[error("the database is unavailable: {0}")]
     Unavailable(String),
     /// The database refused the call: a missing privilege, or a bug. A retry would fail too.

@@ -1,25 +1,25 @@
 //! The time left under a lease, estimated by the clock of this process.
 //!
-//! Only the database decides whether a lease holds. The engine needs an estimate that errs on the safe side: it counts a term from
-//! before the call was sent that granted it, by the monotonic clock of this process. So what it takes for live
-//! is live, unless the process itself stalled; for that case the database checks again.
+//! Only the database decides whether a lease is held. The engine needs an estimate that errs on the safe side: it
+//! counts the term from before it sent the claim or renewal, by the monotonic clock of this process. So a lease that
+//! the engine considers live is live, unless the process itself stalled; for that case the database checks again.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How long leases of a lane last.
+/// The term of the leases of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Term {
-    /// This long, and renewed while the dispatch runs.
+    /// Leases of this length, renewed while the dispatch runs.
     Renewable(Duration),
-    /// This long and no longer: a dispatch that is not done by then has lost its lease.
+    /// Leases of this length that cannot be renewed: a dispatch that takes longer loses its lease.
     Fixed(Duration),
 }
 
 impl Term {
-    /// The time from the grant, or the last renewal, to the end.
+    /// The time from the grant or the last renewal to the expiry.
     #[must_use]
     pub fn length(self) -> Duration {
         match self {
@@ -27,7 +27,7 @@ impl Term {
         }
     }
 
-    /// How old a lease is when it is renewed, if it can be.
+    /// The age at which a lease is renewed, if it can be renewed.
     #[must_use]
     pub(crate) fn renewed_after(self) -> Option<Duration> {
         match self {
@@ -37,25 +37,26 @@ impl Term {
     }
 }
 
-/// The lease of a running dispatch, as it is renewed.
+/// The remaining time of a running dispatch's lease, updated by each renewal.
 #[derive(Clone, Debug)]
 pub struct LeaseWatch {
-    end: watch::Receiver<Instant>,
+    expiry: watch::Receiver<Instant>,
     margin: Duration,
 }
 
 impl LeaseWatch {
-    /// A lease that ends then, and the sender that moves its end. Work on it must be over `margin` before the end.
+    /// A lease that expires at `expiry`, and the sender that extends it. The dispatch must end `margin` before the
+    /// expiry.
     #[must_use]
-    pub fn new(end: Instant, margin: Duration) -> (watch::Sender<Instant>, Self) {
-        let (sender, receiver) = watch::channel(end);
-        (sender, Self { end: receiver, margin })
+    pub fn new(expiry: Instant, margin: Duration) -> (watch::Sender<Instant>, Self) {
+        let (sender, receiver) = watch::channel(expiry);
+        (sender, Self { expiry: receiver, margin })
     }
 
-    /// The time that is left to work under this lease. Zero: nothing may leave any more.
+    /// The time left under this lease. At zero, nothing may be sent any more.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        let end = *self.end.borrow();
-        end.saturating_duration_since(Instant::now()).saturating_sub(self.margin)
+        let expiry = *self.expiry.borrow();
+        expiry.saturating_duration_since(Instant::now()).saturating_sub(self.margin)
     }
 }

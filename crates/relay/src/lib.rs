@@ -1,33 +1,39 @@
-//! The relayer's engine: wake, claim, dispatch, complete, renew, repair.
-//!
-//! It decides when to claim, how many rows, in what order, and when to retry. It contains no SQL and no protocol of a broker or
-//! a bank: lanes, rails, sinks and stores are traits.
-//!
+#![doc = include_str!("../README.md")]
 //! # Layout
 //!
-//! Start at [`lane`], then read [`engine`]. Each of the modules up to `backoff` makes one decision, without calls and clocks.
+//! The engine decides when to claim, how many rows, in what order, and when to retry a call. It contains no SQL and
+//! no wire protocol: lanes, rails, sinks and stores are traits.
 //!
-//! - [`lane`]: the interface between the engine and a lane
-//! - [`lease`]: the time left under a lease, by the clock of this process
-//! - [`engine`]: the loop, its state, its tasks, and the handling of their results
-//! - [`wake`]: when to claim; [`listener`]: notifications (LISTEN/NOTIFY) that wake an idle engine
-//! - [`claim_capacity`]: how many rows a claim may lease; `slots`: how many dispatches may run
-//! - `completion_batcher`: when outcomes are recorded, and when that is retried
-//! - `renewal`: which leases to renew, which dispatches to cancel
-//! - [`breaker`]: circuit breakers per route
-//! - `backoff`: exponential backoff with jitter
-//! - [`stop`]: graceful and immediate shutdown
-//! - [`settings`]: the settings and their ranges; [`metrics`]: the interface for metrics
-//! - [`trace`]: trace contexts, and the interface for spans
-//! - [`fail_point`]: fault injection: steps at which a test build aborts
-//! - [`payment`]: the payment lane; [`rail`]: the interface of a payment rail
-//! - [`event`]: the event lane; [`sink`]: the interface of an event sink
-//! - [`metadata`]: the metadata lane; [`store`]: the interface of a metadata store
-//! - `key_order`: FIFO order of the jobs of one aggregate or entity
-//! - [`session_pool`]: the database sessions of a lane
+//! | to find… | look in… |
+//! | --- | --- |
+//! | how to write a rail, a sink or a store | [`rail`], [`sink`], [`store`] |
+//! | the loop: claim, dispatch, complete, renew, repair, release | [`engine`], then `engine/state.rs` |
+//! | what the engine does with the result of a dispatch or call | `engine/results.rs` |
+//! | the interface between the engine and a lane | [`lane`] |
+//! | where a claim is triggered: notification, due row, poll | [`wake`] |
+//! | LISTEN/NOTIFY | [`listener`] keeps it connected; `symphony_db::listener` issues LISTEN |
+//! | how many rows a claim may lease | [`claim_capacity`], `slots` (dispatches of this process) |
+//! | where a lease is renewed, and a dispatch cancelled | `renewal`, and [`lease`] for the time left |
+//! | where results are batched and recorded | `completion_batcher` |
+//! | where a circuit breaker opens | [`breaker`] |
+//! | where an unknown outcome leads to an inquiry | `payment/unknown_outcome.rs` |
+//! | which outcome a rail's answer becomes | `payment/answer_mapping.rs` |
+//! | the lanes, which call the SQL functions | [`payment`], [`event`], [`metadata`] |
+//! | FIFO order of one aggregate or entity | `key_order`, and [`event::order`] |
+//! | FIFO order of payments on an ordered rail | SQL: `claim_outbox_batch` |
+//! | the backoff of failed database calls | `call_backoff` |
+//! | the backoff of a payment between attempts | SQL: `record_attempts` |
+//! | database sessions | [`session_pool`] |
+//! | graceful shutdown (drain) | [`stop`] requests it; `Phase` and `on_stop` in `engine/state.rs` drain |
+//! | settings and their ranges | [`settings`] |
+//! | metrics and traces | [`metrics`], [`trace`] |
+//! | fault injection for crash tests | [`fail_point`] |
+//!
+//! `breaker`, `claim_capacity`, `completion_batcher`, `renewal`, `slots` and `wake` make one decision each, without
+//! calls and clocks.
 
-mod backoff;
 pub mod breaker;
+mod call_backoff;
 pub mod claim_capacity;
 mod completion_batcher;
 pub mod engine;

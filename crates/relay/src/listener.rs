@@ -1,4 +1,5 @@
-//! Notifications of new work (LISTEN/NOTIFY): the listener of an engine, and the task that keeps it connected.
+//! Notifications of new work for an engine, and the task that keeps its listener connected. LISTEN itself is issued by
+//! `symphony_db::listener`.
 //!
 //! Notifications only save time: the next poll finds whatever a notification did not announce. So this module logs and
 //! repairs the failures of a listener, and nothing else waits for it.
@@ -7,24 +8,24 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use symphony_outbox::connect::Target;
-use symphony_outbox::listener::{self, Channel, NotifyListener};
+use symphony_db::connect::Target;
+use symphony_db::listener::{self, Channel, NotifyListener};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::backoff::{Backoff, spread};
+use crate::call_backoff::{CallBackoff, with_jitter};
 use crate::fail_point::{self, Step};
 use crate::lane::LaneError;
 use crate::metrics::Meter;
 use crate::session_pool::with_cause;
 
-/// The timeout of arming and disarming. Arming may have to connect and to test the delivery of a notification; no lease depends
-/// on it, so it has more time than other calls.
+/// The timeout of arming and disarming. Arming may have to connect and to test the delivery of a notification; no
+/// lease depends on it, so it has more time than other calls.
 const ARM_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The backoff after a second refusal in a row: a pooler does not go away within seconds, and each attempt costs two sessions and a
-/// notification.
+/// The backoff after a second refusal in a row: a pooler does not go away within seconds, and each attempt costs two
+/// sessions and a notification.
 const REFUSED_BACKOFF: Duration = Duration::from_secs(60);
 
 /// How often to check that the listening session is alive.
@@ -32,15 +33,15 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Receives notifications of new work. It connects when it is armed, and reconnects after a failure.
 pub trait Listener: Send + 'static {
-    /// The engine is about to be idle: whatever is committed after this returns is notified. Work that was committed before
-    /// may not be, so the engine claims once more before it waits.
+    /// The engine is about to be idle: whatever is committed after this returns is notified. Work that was committed
+    /// before may not be, so the engine claims once more before it waits.
     fn arm(&mut self) -> impl Future<Output = Result<(), LaneError>> + Send;
 
     /// The engine is busy: producers need not notify.
     fn disarm(&mut self) -> impl Future<Output = Result<(), LaneError>> + Send;
 
-    /// Waits for a notification. Cancel-safe: no notification is lost when this is dropped. After an error the listener must be
-    /// armed again. Also polled while disarmed, once it was armed, to drain late notifications.
+    /// Waits for a notification. Cancel-safe: no notification is lost when this is dropped. After an error the
+    /// listener must be armed again. Also polled while disarmed, once it was armed, to drain late notifications.
     fn notified(&mut self) -> impl Future<Output = Result<(), LaneError>> + Send;
 }
 
@@ -177,7 +178,7 @@ impl ListenerHandle {
             armed: false,
             connected: false,
             refused: false,
-            backoff: Backoff::of_calls(),
+            backoff: CallBackoff::with_defaults(),
             not_before: Instant::now(),
         };
         Self { request, status, seen: Status::default(), task: tokio::spawn(task.run(requests)) }
@@ -226,7 +227,7 @@ struct ListenerTask<N> {
     connected: bool,
     /// The last attempt was refused.
     refused: bool,
-    backoff: Backoff,
+    backoff: CallBackoff,
     /// After a failure, when to retry.
     not_before: Instant,
 }
@@ -244,7 +245,7 @@ impl<N: Listener> ListenerTask<N> {
                 self.status
                     .send_if_modified(|status| status.armed_for.replace(request.number) != Some(request.number));
             }
-            let waits = request.armed && !self.armed;
+            let retry_pending = request.armed && !self.armed;
             tokio::select! {
                 changed = requests.changed() => if changed.is_err() {
                     break;
@@ -253,7 +254,7 @@ impl<N: Listener> ListenerTask<N> {
                     Ok(()) => self.status.send_modify(|status| status.notifications += 1),
                     Err(error) => self.lost(&error),
                 },
-                () = sleep_until(self.not_before), if waits => {}
+                () = sleep_until(self.not_before), if retry_pending => {}
             }
         }
         if self.armed {
@@ -262,10 +263,10 @@ impl<N: Listener> ListenerTask<N> {
     }
 
     async fn arm(&mut self) {
-        match within(self.listener.arm()).await {
+        match with_timeout(self.listener.arm()).await {
             Ok(()) => {
                 fail_point::reach(Step::AfterArm);
-                if self.backoff.worked() {
+                if self.backoff.succeeded() {
                     tracing::info!("the listener is connected again");
                 }
                 (self.armed, self.connected, self.refused) = (true, true, false);
@@ -277,7 +278,7 @@ impl<N: Listener> ListenerTask<N> {
     }
 
     async fn disarm(&mut self) {
-        let disarmed = within(self.listener.disarm()).await;
+        let disarmed = with_timeout(self.listener.disarm()).await;
         self.armed = false;
         self.status.send_if_modified(|status| status.armed_for.take().is_some());
         if let Err(error) = disarmed {
@@ -289,18 +290,19 @@ impl<N: Listener> ListenerTask<N> {
         (self.armed, self.connected) = (false, false);
         let refused = matches!(error, LaneError::Refused(_));
         let refused_again = std::mem::replace(&mut self.refused, refused) && refused;
-        let wait = self.backoff.after(error);
+        let wait = self.backoff.failed_with(error);
         // A single refusal may be a slow notification.
-        self.not_before = Instant::now() + if refused_again { wait.max(spread(REFUSED_BACKOFF)) } else { wait };
+        self.not_before =
+            Instant::now() + if refused_again { wait.max(with_jitter(REFUSED_BACKOFF)) } else { wait };
         self.status.send_if_modified(|status| status.armed_for.take().is_some());
         self.meter.listener_connected(false);
-        if self.backoff.just_began() {
+        if self.backoff.is_first_failure() {
             tracing::warn!(%error, "the listener is lost: work is found by polling until it is connected again");
         }
     }
 }
 
-async fn within<T>(call: impl Future<Output = Result<T, LaneError>>) -> Result<T, LaneError> {
+async fn with_timeout<T>(call: impl Future<Output = Result<T, LaneError>>) -> Result<T, LaneError> {
     let no_answer = |_| Err(LaneError::Unavailable(format!("no answer within {ARM_TIMEOUT:?}")));
     timeout(ARM_TIMEOUT, call).await.unwrap_or_else(no_answer)
 }

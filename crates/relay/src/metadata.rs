@@ -1,9 +1,9 @@
 //! The metadata lane: claims entries from PostgreSQL, writes them to stores, and records the outcomes.
 //!
-//! Translates between the engine, the SQL functions and the stores. Which store gets an entry is in [`routing`]. Entries of one entity
-//! that this process holds are written one at a time, in the order of their versions; what other processes do meanwhile is
-//! for the store to put right, by the version. No rule of the database is here: whether a failure is tried again or ends in the
-//! DLQ is its answer, and is logged.
+//! Translates between the engine, the SQL functions and the stores. [`routing`] decides the store of an entry.
+//! Entries of one entity that this process holds are written one at a time, in the order of their versions. Across
+//! relayers the store compares versions. The database decides whether a failed entry is retried or moves to the
+//! dead-letter queue; this module logs the latter.
 
 pub mod routing;
 
@@ -12,11 +12,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use symphony_outbox::WorkerId;
-use symphony_outbox::connect::Target;
-use symphony_outbox::error::metadata::MoveError;
-use symphony_outbox::metadata::worker::{self, Answer, Outcome};
-use symphony_outbox::metadata::{Claimed, EntryId, Reason, Status};
+use symphony_db::WorkerId;
+use symphony_db::connect::Target;
+use symphony_db::error::CompleteError;
+use symphony_db::metadata::worker::{self, Completed, Outcome};
+use symphony_db::metadata::{Claimed, EntryId, Reason, Status};
 
 use crate::claim_capacity::ClaimCapacity;
 use crate::key_order::{KeyOrder, Turn};
@@ -24,19 +24,19 @@ use crate::lane::{Claim, Completion, CompletionResult, DispatchResult, Lane, Lan
 use crate::lease::{LeaseWatch, Term};
 use crate::session_pool::SessionPool;
 use crate::store::{Record, Store, Written};
-use crate::trace::{End, Origin};
+use crate::trace::{Origin, SpanStatus};
 
 use routing::Routes;
 
-/// How old a claim of this lane is when repair ends it. It cannot be renewed.
-const CLAIM: Duration = Duration::from_secs(300);
+/// How long a claim of this lane lasts: fixed by the contract, without renewal.
+const CLAIM_TERM: Duration = Duration::from_secs(300);
 
-/// The most that one pass of repair, or one call that gives back, ends.
-const BATCH: usize = 1000;
+/// The maximum number of entries per repair and per release.
+const MAX_BATCH: usize = 1000;
 
-/// Where metadata goes.
-pub struct Storing {
-    /// Which store gets which.
+/// The configuration of a metadata lane.
+pub struct MetadataConfig {
+    /// Which entities go to which store.
     pub routes: Routes,
     /// The stores, by name.
     pub stores: BTreeMap<String, Arc<dyn Store>>,
@@ -45,7 +45,7 @@ pub struct Storing {
 /// The metadata lane of one process.
 pub struct MetadataLane {
     worker: WorkerId,
-    storing: Storing,
+    config: MetadataConfig,
     key_order: KeyOrder,
     claims: SessionPool,
     completions: SessionPool,
@@ -57,7 +57,7 @@ impl fmt::Debug for MetadataLane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MetadataLane")
             .field("worker", &self.worker)
-            .field("stores", &self.storing.stores.keys().collect::<Vec<_>>())
+            .field("stores", &self.config.stores.keys().collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }
@@ -66,14 +66,14 @@ impl fmt::Debug for MetadataLane {
 #[derive(Debug)]
 pub struct Job {
     claimed: Claimed,
-    /// The store that gets it; none where no route fits.
+    /// The store; `None` if no route matches.
     store: Option<String>,
     turn: Turn,
 }
 
 /// A claim on one entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Lease(symphony_outbox::metadata::Lease);
+pub struct Lease(symphony_db::metadata::Lease);
 
 impl fmt::Display for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -82,13 +82,13 @@ impl fmt::Display for Lease {
 }
 
 impl MetadataLane {
-    /// A lane with these ways out. Nothing is connected yet.
+    /// A lane with this configuration. It does not connect yet.
     #[must_use]
-    pub fn new(target: Arc<Target>, worker: WorkerId, storing: Storing) -> Self {
+    pub fn new(target: Arc<Target>, worker: WorkerId, config: MetadataConfig) -> Self {
         let pool = || SessionPool::new(Arc::clone(&target));
         Self {
             worker,
-            storing,
+            config,
             key_order: KeyOrder::default(),
             claims: pool(),
             completions: pool(),
@@ -97,23 +97,23 @@ impl MetadataLane {
         }
     }
 
-    /// How many entries to claim. A claim cannot select by store, and an entry without a free slot would be released, which counts
-    /// as a failure: while the circuit breaker of the only store is open, nothing is claimed.
+    /// How many entries to claim. A claim cannot select by store, and an entry without a free slot would be released,
+    /// which counts as a failure: while the circuit breaker of the only store is open, nothing is claimed.
     fn claim_size(&self, capacity: &ClaimCapacity) -> usize {
-        let stores: BTreeSet<&str> = self.storing.routes.stores().collect();
+        let stores: BTreeSet<&str> = self.config.routes.stores().collect();
         stores.into_iter().map(|store| capacity.for_route(store)).sum::<usize>().min(capacity.total())
     }
 
     async fn write(&self, job: &mut Job, lease: &LeaseWatch) -> (Outcome, RouteSignal) {
         let Some(store) = job.store.take() else {
-            return (failed("no route fits the type of the entity"), RouteSignal::Neutral);
+            return (failed("no route matches the type of the entity"), RouteSignal::Neutral);
         };
-        let Some(store) = self.storing.stores.get(&store) else {
-            return (failed(&format!("there is no store {store}")), RouteSignal::Neutral);
+        let Some(store) = self.config.stores.get(&store) else {
+            return (failed(&format!("the store {store} is not configured")), RouteSignal::Neutral);
         };
         job.turn.wait_for_turn().await;
         if lease.remaining().is_zero() {
-            return (failed("the claim ended before it was written"), RouteSignal::Neutral);
+            return (failed("the claim expired before the entry was written"), RouteSignal::Neutral);
         }
         match store.write(&record(&job.claimed)).await {
             Written::Stored | Written::Superseded => (Outcome::Published, RouteSignal::Healthy),
@@ -122,11 +122,15 @@ impl MetadataLane {
         }
     }
 
-    /// Ends claims, and tells which entries are dead.
-    async fn end(&self, pool: &SessionPool, completions: &[worker::Completion]) -> Result<Vec<Answer>, LaneError> {
+    /// Completes entries, and logs those that moved to the dead-letter queue.
+    async fn complete_and_log(
+        &self,
+        pool: &SessionPool,
+        completions: &[worker::Completion],
+    ) -> Result<Vec<Completed>, LaneError> {
         let answers = pool.call(async |session| worker::complete_batch(session, completions).await).await?;
         for (answer, completion) in answers.iter().zip(completions) {
-            if is_dead(answer) {
+            if is_dead_letter(answer) {
                 log_dead_letter(completion.lease.id);
             }
         }
@@ -144,21 +148,22 @@ fn record(claimed: &Claimed) -> Record {
     }
 }
 
-/// Words that say nothing, or that no database can hold, are replaced: a failure is recorded whatever a store says.
+/// A failure with this reason. NUL characters and blank texts are replaced, so that PostgreSQL accepts the reason of
+/// any store.
 fn failed(why: &str) -> Outcome {
-    #[expect(clippy::expect_used, reason = "these words are neither blank nor hold a NUL character")]
+    #[expect(clippy::expect_used, reason = "the literal is neither blank nor contains NUL")]
     let reason = Reason::new(why.replace('\0', " "))
-        .unwrap_or_else(|_| Reason::new("the store does not say why").expect("it is a reason"));
+        .unwrap_or_else(|_| Reason::new("the store gave no reason").expect("a valid reason"));
     Outcome::Failed(reason)
 }
 
-/// Whether a call found the entry in the DLQ or moved it there. Asked again after an answer that was lost, the database says that the
-/// entry has ended: that is logged too, as the first answer was lost.
-fn is_dead(answer: &Answer) -> bool {
-    answer.status == Some(Status::Dlq) && matches!(answer.refused, None | Some(MoveError::AlreadyTerminal(_)))
+/// Whether the entry is in the dead-letter queue now. After a lost answer the retry finds it there already: that is
+/// logged too, since the first answer never arrived.
+fn is_dead_letter(answer: &Completed) -> bool {
+    answer.status == Some(Status::Dlq) && matches!(answer.refused, None | Some(CompleteError::AlreadyTerminal(_)))
 }
 
-/// The line that alerting matches: one for each entry that is given up, by its id alone.
+/// Logs the line that alert rules match, one per entry that moves to the dead-letter queue. It contains the id only.
 fn log_dead_letter(entry: EntryId) {
     tracing::error!(event = "METADATA_OUTBOX_DLQ", %entry, "metadata entry moved to DLQ");
 }
@@ -173,7 +178,7 @@ impl Lane for MetadataLane {
     }
 
     fn term(&self) -> Term {
-        Term::Fixed(CLAIM)
+        Term::Fixed(CLAIM_TERM)
     }
 
     fn lease(&self, job: &Job) -> Lease {
@@ -184,21 +189,21 @@ impl Lane for MetadataLane {
         job.store.as_deref().unwrap_or("none")
     }
 
-    /// The contract has no place for a caller's trace.
+    /// The contract has no column for a trace context.
     fn origin(&self, job: &Job) -> Origin {
-        Origin { attempt: u32::try_from(job.claimed.retry_count).ok().map(|before| before + 1), caller: None }
+        Origin { attempt: u32::try_from(job.claimed.retry_count).ok().map(|before| before + 1), producer: None }
     }
 
-    fn end(&self, outcome: &Outcome) -> End {
+    fn span_status(&self, outcome: &Outcome) -> SpanStatus {
         match outcome {
-            Outcome::Published => End::well("PUBLISHED"),
-            Outcome::Failed(_) => End::badly("FAILED", None),
+            Outcome::Published => SpanStatus::ok("PUBLISHED"),
+            Outcome::Failed(_) => SpanStatus::failed("FAILED", None),
         }
     }
 
     async fn claim(&self, capacity: &ClaimCapacity) -> Result<Claim<Job>, LaneError> {
         let size = self.claim_size(capacity);
-        // To the database 0 would mean 100.
+        // The SQL function reads a limit of 0 as its default of 100.
         if size == 0 {
             return Ok(Claim::new(Vec::new()));
         }
@@ -206,7 +211,7 @@ impl Lane for MetadataLane {
         let claimed =
             self.claims.call(async |session| worker::claim(session, &self.worker, at_most).await).await?;
         let job = |claimed: Claimed| Job {
-            store: self.storing.routes.of(claimed.entity.entity_type()).map(str::to_owned),
+            store: self.config.routes.resolve(claimed.entity.entity_type()).map(str::to_owned),
             turn: self.key_order.join(claimed.entity.entity_type(), claimed.entity.entity_id()),
             claimed,
         };
@@ -220,7 +225,7 @@ impl Lane for MetadataLane {
     }
 
     fn abandoned(&self, _lease: &Lease) -> Option<Outcome> {
-        Some(failed("writing was cut off"))
+        Some(failed("the write was cancelled"))
     }
 
     async fn complete(
@@ -234,36 +239,37 @@ impl Lane for MetadataLane {
                 outcome: completion.outcome.clone(),
             })
             .collect();
-        let answers = self.end(&self.completions, &batch).await?;
+        let answers = self.complete_and_log(&self.completions, &batch).await?;
         Ok(answers.into_iter().map(completion_result).collect())
     }
 
     async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, LaneError> {
-        // A claim of this lane cannot be renewed; the engine never asks.
+        // A claim of this lane cannot be renewed, so the engine never calls this.
         Ok(vec![false; leases.len()])
     }
 
-    /// The machine has no way back but a failure: the retry count rises, and the last one ends in the DLQ.
+    /// The contract can release a claim only as a failure: the retry count rises, and the last retry ends in the
+    /// dead-letter queue.
     async fn release(&self, leases: &[Lease]) -> Result<usize, LaneError> {
-        let back = |lease: &Lease| worker::Completion { lease: lease.0.clone(), outcome: failed("RELEASED") };
-        let completions: Vec<_> = leases.iter().map(back).collect();
+        let as_failed = |lease: &Lease| worker::Completion { lease: lease.0.clone(), outcome: failed("RELEASED") };
+        let completions: Vec<_> = leases.iter().map(as_failed).collect();
         let mut released = 0;
-        for completions in completions.chunks(BATCH) {
-            let answers = self.end(&self.releases, completions).await?;
+        for completions in completions.chunks(MAX_BATCH) {
+            let answers = self.complete_and_log(&self.releases, completions).await?;
             released += answers.iter().filter(|answer| answer.refused.is_none()).count();
         }
         Ok(released)
     }
 
     async fn repair(&self) -> Result<Repaired, LaneError> {
-        let most = i32::try_from(BATCH).unwrap_or(i32::MAX);
-        let repaired = self.repairs.call(async |session| worker::repair(session, most).await).await?;
+        let limit = i32::try_from(MAX_BATCH).unwrap_or(i32::MAX);
+        let repaired = self.repairs.call(async |session| worker::repair(session, limit).await).await?;
         let dead: Vec<_> = repaired.iter().filter(|repaired| repaired.status == Status::Dlq).collect();
         for repaired in &dead {
             log_dead_letter(repaired.id);
         }
         let (requeued, ended) = (repaired.len() - dead.len(), dead.len());
-        Ok(Repaired { requeued, ended, more: repaired.len() == BATCH, ..Repaired::default() })
+        Ok(Repaired { requeued, ended, more: repaired.len() == MAX_BATCH, ..Repaired::default() })
     }
 
     async fn next_due(&self) -> Result<Option<Duration>, LaneError> {
@@ -271,18 +277,18 @@ impl Lane for MetadataLane {
     }
 }
 
-fn completion_result(answer: Answer) -> CompletionResult {
+fn completion_result(answer: Completed) -> CompletionResult {
     match (answer.refused, answer.status) {
         (None, Some(status)) => CompletionResult::Recorded {
             state: status.as_str(),
             retry_scheduled: answer.next_retry_at.is_some(),
             unblocks_rows: false,
         },
-        (Some(MoveError::AlreadyTerminal(_)), _) => CompletionResult::AlreadyTerminal,
-        (Some(MoveError::ClaimLost(_) | MoveError::WrongStatus(_) | MoveError::Missing(_)), _) => {
+        (Some(CompleteError::AlreadyTerminal(_)), _) => CompletionResult::AlreadyTerminal,
+        (Some(CompleteError::LeaseLost(_) | CompleteError::InvalidState(_) | CompleteError::NotFound(_)), _) => {
             CompletionResult::LeaseLost
         }
         (Some(error), _) => CompletionResult::Refused(LaneError::from(error).to_string()),
-        (None, None) => CompletionResult::Refused("the database did not say what became of it".to_owned()),
+        (None, None) => CompletionResult::Refused("the database returned neither a state nor an error".to_owned()),
     }
 }

@@ -1,17 +1,17 @@
-//! The interface for metrics: an engine reports events, and an implementation counts and exports them.
+//! The interface for metrics: the engine calls a [`Meter`], and an implementation counts and exports.
 
 use std::time::Duration;
 
-use crate::breaker::Health;
+use crate::breaker::BreakerState;
 use crate::lane::{Repaired, RouteSignal};
 use crate::wake::Cause;
 
-/// Counts events of an engine. Every method does nothing by default; none may block.
+/// Receives the events of an engine. Every method does nothing by default; none may block.
 pub trait Meter: Send + Sync + 'static {
-    /// A claim is sent, and why.
+    /// A claim is sent, for this cause.
     fn wakeup(&self, _cause: Cause) {}
-    /// A claim came back with so many rows.
-    fn claim(&self, _size: Catch, _rows: usize, _took: Duration) {}
+    /// A claim returned this number of rows.
+    fn claim(&self, _fill: ClaimFill, _rows: usize, _took: Duration) {}
     /// A dispatch began.
     fn dispatch_started(&self, _route: &str) {}
     /// A dispatch returned.
@@ -22,47 +22,47 @@ pub trait Meter: Send + Sync + 'static {
     fn in_flight(&self, _route: &str, _count: usize) {}
     /// An attempt was recorded with this state.
     fn attempt(&self, _route: &str, _state: &'static str) {}
-    /// The attempt that was just recorded is not the last of its row, which is scheduled again.
+    /// The attempt that was just recorded has a retry scheduled.
     fn retry_scheduled(&self, _route: &str) {}
-    /// A lease was lost, found out by a completion or a renewal.
+    /// A completion or a renewal found that a lease was lost.
     fn lease_lost(&self) {}
-    /// A completion met a row that had ended already.
+    /// A completion found a row that was terminal already.
     fn already_terminal(&self) {}
-    /// The terminal backstop rejected a second terminal write.
+    /// The unique index rejected a second terminal write.
     fn backstop(&self) {}
-    /// So many rows were ever quarantined, because they were pending although they had ended.
+    /// The number of rows ever quarantined, because they were pending although terminal.
     fn quarantined(&self, _total: u64) {}
     /// An outcome could not be recorded; its lease expires.
     fn given_up(&self) {}
-    /// A renewal came back: so many leases hold, so many are lost.
+    /// A renewal returned: how many leases are held, and how many are lost.
     fn renewed(&self, _held: usize, _lost: usize) {}
-    /// Leases were released unstarted.
+    /// Leases were released without a dispatch.
     fn released(&self, _count: usize) {}
-    /// A pass of repair came back.
+    /// A repair returned.
     fn repaired(&self, _repaired: &Repaired) {}
-    /// A claim met expired leases and took them over.
+    /// A claim requeued or ended expired leases.
     fn taken_over(&self, _taken_over: &Repaired) {}
-    /// A breaker changed.
-    fn breaker(&self, _route: &str, _health: Health) {}
+    /// A circuit breaker changed its state.
+    fn breaker(&self, _route: &str, _state: BreakerState) {}
     /// The listener connected, or was lost.
     fn listener_connected(&self, _connected: bool) {}
     /// A call to the database failed.
     fn call_failed(&self, _call: &'static str) {}
 }
 
-/// How much a claim brought, measured by what it asked for.
+/// How many rows a claim returned, relative to its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Catch {
-    /// As much as it asked for: there may be more.
+pub enum ClaimFill {
+    /// As many as its limit: more rows may be due.
     Full,
-    /// Something, but not all.
+    /// Some, but fewer than its limit.
     Partial,
-    /// Nothing.
+    /// None.
     Empty,
 }
 
-/// Counts nothing.
+/// A meter that ignores every event: the default of an engine.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
+pub struct NoopMeter;
 
-impl Meter for Silent {}
+impl Meter for NoopMeter {}

@@ -1,23 +1,27 @@
 //! The payment lane: claims payments from PostgreSQL, sends them over rails, and records the outcomes.
 //!
-//! Translates between the engine, the SQL functions and the rails. What an answer of a rail means for the ledger is in
-//! [`sending`]; what follows an unknown outcome is in [`unknown`]; the trace contexts of payments are in [`callers`]. The rules of
-//! the database are not repeated here.
+//! Translates between the engine, the SQL functions and the rails:
+//!
+//! - `answer_mapping` maps a rail's answer to the outcome that the ledger records.
+//! - `unknown_outcome` inquires after an unknown outcome and applies the rail's policy.
+//! - `trace_contexts` looks up the producers' traces.
+//!
+//! The database decides about retries, backoff and the dead-letter queue; this module does not repeat its rules.
 
-mod callers;
-mod sending;
-mod unknown;
+mod answer_mapping;
+mod trace_contexts;
+mod unknown_outcome;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use symphony_outbox::connect::{Session, Target};
-use symphony_outbox::error::{CompleteError, Fault};
-use symphony_outbox::payment::worker::{self, Claimed, ClaimedBatch, Rooms as RailCapacity};
-use symphony_outbox::payment::{self, AttemptState, Completed, Outcome, RailAnswer};
-use symphony_outbox::{BatchSize, OutboxId, WorkerId};
+use symphony_db::connect::{Session, Target};
+use symphony_db::error::{CompleteError, DatabaseError};
+use symphony_db::payment::worker::{self, ClaimLimits as RailCapacity, Claimed, ClaimedBatch};
+use symphony_db::payment::{self, AttemptState, Completed, Outcome, RailAnswer};
+use symphony_db::{BatchSize, OutboxId, WorkerId};
 
 use tokio::time::timeout;
 
@@ -26,19 +30,19 @@ use crate::lane::{Claim, Completion, CompletionResult, DispatchResult, Lane, Lan
 use crate::lease::{LeaseWatch, Term};
 use crate::rail::{Answer, Payment, Rail};
 use crate::session_pool::SessionPool;
-use crate::trace::{Context, End, Origin};
+use crate::trace::{Context, Origin, SpanStatus};
 
-use callers::Callers;
-use unknown::Next;
+use trace_contexts::TraceContexts;
+use unknown_outcome::{NextStep, PriorOutcome};
 
 /// The maximum number of leases per call. A process may hold more.
 const MAX_LEASES_PER_CALL: usize = 1000;
-/// The longest that the database may take to say what a rail's policy allows.
-const LONGEST_ADVICE: Duration = Duration::from_secs(10);
+/// The timeout of reading a rail's policy for unknown outcomes.
+const POLICY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The error code of a payment whose lease expired.
 const LEASE_EXPIRED: &str = "LEASE_EXPIRED";
-/// How long after its own limit a rail may still answer before it is given up.
-const OVERTIME: Duration = Duration::from_secs(5);
+/// How long after its own timeout a rail may still answer before its dispatch is cancelled.
+const RAIL_TIMEOUT_GRACE: Duration = Duration::from_secs(5);
 
 /// The payment lane of one process.
 pub struct PaymentLane {
@@ -46,18 +50,18 @@ pub struct PaymentLane {
     lease: Duration,
     rails: BTreeMap<String, Arc<dyn Rail>>,
     /// Set if traces are exported.
-    callers: Option<Callers>,
-    // One pool per kind of call, so that none waits behind another. Completions have two sessions: while one waits for its
-    // commit, or hangs, the other goes on.
+    trace_contexts: Option<TraceContexts>,
+    // One pool per kind of call, so that none waits for another. Completions have two sessions: while one waits for its
+    // commit, or hangs, the other continues.
     claims: SessionPool,
     completions: SessionPool,
     renewals: SessionPool,
     repairs: SessionPool,
-    questions: SessionPool,
+    policies: SessionPool,
 }
 
 impl PaymentLane {
-    /// A lane for these rails. Nothing is connected yet.
+    /// A lane for these rails, by name. It does not connect yet.
     #[must_use]
     pub fn new(
         target: Arc<Target>,
@@ -70,19 +74,19 @@ impl PaymentLane {
             worker,
             lease,
             rails,
-            callers: None,
+            trace_contexts: None,
             claims: pool(),
             completions: SessionPool::with_size(2, Arc::clone(&target)),
             renewals: pool(),
             repairs: pool(),
-            questions: pool(),
+            policies: pool(),
         }
     }
 
-    /// Asks after each claim whose traces the payments belong to. For an engine with a tracer: to others it is of no use.
+    /// Looks up the producers' trace contexts after each claim. Only an engine with a tracer needs them.
     #[must_use]
-    pub fn asking_for_callers(mut self) -> Self {
-        self.callers = Some(Callers::default());
+    pub fn with_trace_contexts(mut self) -> Self {
+        self.trace_contexts = Some(TraceContexts::default());
         self
     }
 
@@ -91,46 +95,46 @@ impl PaymentLane {
         self.rails.keys().map(limit).collect()
     }
 
-    /// What the rail's policy allows. The engine puts no limit on a dispatch whose lease it renews, so this must not wait
-    /// for ever for an answer that was lost on the way.
+    /// Reads the rail's policy for an unknown outcome. The engine sets no timeout on a dispatch whose lease it
+    /// renews, so this call needs its own.
     async fn advice(&self, rail: &dyn Rail, lease: payment::Lease) -> Result<worker::Advice, LaneError> {
-        let limit = LONGEST_ADVICE.min(self.lease / 3);
-        let sending = unknown::sending_time(rail);
-        let asked = self
-            .questions
-            .call(async |session| worker::advise_on_unknown_outcome(session, &self.worker, lease, sending).await);
-        timeout(limit, asked)
+        let limit = POLICY_TIMEOUT.min(self.lease / 3);
+        let dispatch_time = unknown_outcome::dispatch_time(rail);
+        let advice = self.policies.call(async |session| {
+            worker::advise_on_unknown_outcome(session, &self.worker, lease, dispatch_time).await
+        });
+        timeout(limit, advice)
             .await
             .unwrap_or_else(|_| Err(LaneError::Unavailable(format!("no answer within {limit:?}"))))
     }
 
-    /// Sends, unless the rail must be asked first what became of an earlier attempt.
+    /// Sends a payment. After an unknown outcome an inquiry comes first, and may settle it.
     async fn send(&self, rail: &dyn Rail, job: Claimed, lease: &LeaseWatch) -> (Outcome, RouteSignal) {
         let (held, outcome_unknown) = (job.lease(), job.outcome_unknown);
         let payment = payment_of(job);
-        let standing = if outcome_unknown {
-            match unknown::ask(rail, &payment, self.advice(rail, held).await).await {
-                Next::Record(outcome, signal) => return (outcome, signal),
-                Next::Send(standing) => standing,
+        let prior = if outcome_unknown {
+            match unknown_outcome::inquire(rail, &payment, self.advice(rail, held).await).await {
+                NextStep::Record(outcome, signal) => return (outcome, signal),
+                NextStep::Send(prior) => prior,
             }
         } else {
-            unknown::Standing::Clear
+            PriorOutcome::NotPaid
         };
         if let Err(invalid) = rail.validate(&payment) {
-            return (standing.of_invalid(invalid), RouteSignal::Neutral);
+            return (prior.invalid_payload(invalid), RouteSignal::Neutral);
         }
         if lease.remaining().is_zero() {
-            // Too late to send, and too late to record: the lease has gone, or goes now.
-            return (standing.of_unsent("the lease ended before it was sent"), RouteSignal::Neutral);
+            // The lease has expired or is about to: the outcome may not be recorded in time either.
+            return (prior.not_sent("the lease expired before the payment was sent"), RouteSignal::Neutral);
         }
-        // A rail keeps to its own limit. One that does not must not hold the lease for ever.
-        let limit = rail.timeout() + OVERTIME;
+        // A rail enforces its own timeout. One that does not must not keep the lease renewed without end.
+        let limit = rail.timeout() + RAIL_TIMEOUT_GRACE;
         let answer = timeout(limit, rail.dispatch(&payment)).await.unwrap_or_else(|_| Answer::Unknown {
             message: format!("no answer within {limit:?}"),
             rail: RailAnswer::default(),
             row_only: false,
         });
-        sending::outcome(answer, standing)
+        answer_mapping::outcome(answer, prior)
     }
 }
 
@@ -156,16 +160,16 @@ impl fmt::Debug for PaymentLane {
     }
 }
 
-/// An instruction under a lease, and the trace in which it was enqueued, where that was asked for and is known.
+/// A claimed payment, and the trace context in which it was enqueued, if that was looked up and found.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The instruction.
+    /// The payment and its lease.
     pub claimed: Claimed,
-    /// Its trace.
-    pub caller: Option<Context>,
+    /// The producer's trace context.
+    pub trace_context: Option<Context>,
 }
 
-/// A lease of this lane, shown by its outbox alone.
+/// A lease of this lane. `Display` shows the outbox id, never the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease(payment::Lease);
 
@@ -205,34 +209,34 @@ impl Lane for PaymentLane {
 
     fn origin(&self, job: &Job) -> Origin {
         let attempt = u32::try_from(job.claimed.attempt_count).ok().map(|before| before + 1);
-        Origin { attempt, caller: job.caller }
+        Origin { attempt, producer: job.trace_context }
     }
 
-    fn end(&self, outcome: &PaymentOutcome) -> End {
+    fn span_status(&self, outcome: &PaymentOutcome) -> SpanStatus {
         let (state, outcome) = (outcome.outcome.state().as_str(), &outcome.outcome);
         match outcome.reason() {
-            None => End::well(state),
-            Some(reason) => End::badly(state, Some(&reason.code)),
+            None => SpanStatus::ok(state),
+            Some(reason) => SpanStatus::failed(state, Some(&reason.code)),
         }
     }
 
     async fn claim(&self, capacity: &ClaimCapacity) -> Result<Claim<Job>, LaneError> {
         let Some(at_most) = u16::try_from(capacity.total()).ok().and_then(|total| BatchSize::try_from(total).ok())
         else {
-            return Err(LaneError::Refused(format!("a claim of {} rows", capacity.total())));
+            return Err(LaneError::Refused(format!("a claim of {} rows is out of range", capacity.total())));
         };
         let per_rail = self.rail_capacity(|rail| capacity.for_route(rail));
         let ClaimedBatch { claimed, taken_over } = self
             .claims
             .call(async |session| {
-                worker::claim_within(session, &self.worker, at_most, self.lease, &per_rail).await
+                worker::claim_with_limits(session, &self.worker, at_most, self.lease, &per_rail).await
             })
             .await?;
-        let mut of = match &self.callers {
-            Some(callers) => callers.of(&self.claims, &claimed).await,
+        let mut contexts = match &self.trace_contexts {
+            Some(lookup) => lookup.look_up(&self.claims, &claimed).await,
             None => HashMap::new(),
         };
-        let job = |claimed: Claimed| Job { caller: of.remove(&claimed.outbox_id), claimed };
+        let job = |claimed: Claimed| Job { trace_context: contexts.remove(&claimed.outbox_id), claimed };
         Ok(Claim { jobs: claimed.into_iter().map(job).collect(), taken_over: ended_leases(&taken_over) })
     }
 
@@ -240,18 +244,20 @@ impl Lane for PaymentLane {
         let (began, job) = (Instant::now(), job.claimed);
         let (outcome, signal) = match self.rails.get(&job.rail_type) {
             Some(rail) => self.send(rail.as_ref(), job, &lease).await,
-            // No claim asked for this rail; a relayer that serves it will retry.
-            None => (
-                unknown::Standing::of(&job).of_unsent("this relayer does not serve the rail"),
-                RouteSignal::Neutral,
-            ),
+            // Claims select only the rails that this relayer serves. A relayer that serves this one will retry.
+            None => {
+                (PriorOutcome::of(&job).not_sent("this relayer does not serve the rail"), RouteSignal::Neutral)
+            }
         };
         let latency = began.elapsed();
         DispatchResult { outcome: PaymentOutcome { outcome, latency: Some(latency) }, latency, signal }
     }
 
     fn abandoned(&self, _lease: &Lease) -> Option<PaymentOutcome> {
-        Some(PaymentOutcome { outcome: unknown::still_unknown("the dispatch was cut off"), latency: None })
+        Some(PaymentOutcome {
+            outcome: unknown_outcome::still_unknown("the dispatch was cancelled"),
+            latency: None,
+        })
     }
 
     async fn complete(
@@ -268,15 +274,16 @@ impl Lane for PaymentLane {
             .collect();
         let complete = async |session: &Session| {
             match worker::complete_batch(session, &self.worker, &batch).await {
-                // The index refuses the whole statement. Alone, a row knows that it was meant; together, each is tried alone.
-                Err(stopped @ CompleteError::Fault(Fault::TerminalBackstop(_))) if batch.len() == 1 => {
-                    Ok(vec![Err(stopped)])
+                // The unique index refuses the whole statement. In a batch of one, the row is known; a larger batch is
+                // split by the engine.
+                Err(refused @ CompleteError::Database(DatabaseError::TerminalBackstop(_))) if batch.len() == 1 => {
+                    Ok(vec![Err(refused)])
                 }
-                ends => ends,
+                results => results,
             }
         };
-        let ends = self.completions.call(complete).await?;
-        Ok(ends.into_iter().map(completion_result).collect())
+        let results = self.completions.call(complete).await?;
+        Ok(results.into_iter().map(completion_result).collect())
     }
 
     fn recorded(&self, route: &str, completion: &Completion<Lease, PaymentOutcome>, state: &'static str) {
@@ -313,11 +320,9 @@ impl Lane for PaymentLane {
     }
 
     async fn repair(&self) -> Result<Repaired, LaneError> {
-        let repaired = self
-            .repairs
-            .call(async |session| worker::repair(session, &self.worker, BatchSize::MOST).await)
-            .await?;
-        let more = repaired.len() >= usize::from(BatchSize::MOST.get());
+        let repaired =
+            self.repairs.call(async |session| worker::repair(session, &self.worker, BatchSize::MAX).await).await?;
+        let more = repaired.len() >= usize::from(BatchSize::MAX.get());
         let quarantined = self.repairs.call(async |session| worker::quarantined_total(session).await).await?;
         Ok(Repaired { more, quarantined, ..ended_leases(&repaired) })
     }
@@ -328,7 +333,7 @@ impl Lane for PaymentLane {
     }
 }
 
-/// What became of expired leases. Each payment that ended with one is logged.
+/// Counts the expired leases that were requeued or ended, and logs each payment that ended.
 fn ended_leases(leases: &[worker::Repaired]) -> Repaired {
     let mut all = Repaired::default();
     for lease in leases {
@@ -344,13 +349,13 @@ fn ended_leases(leases: &[worker::Repaired]) -> Repaired {
     all
 }
 
-/// The line that alerting matches: one for each payment that ends as FAILED, by ids and codes of ours alone.
+/// Logs the line that alert rules match, one per payment that ends as FAILED. It contains ids and error codes only.
 fn log_failed(outbox_id: OutboxId, rail: &str, error_code: &str) {
     tracing::warn!(event = "PAYMENT_FAILED", %outbox_id, rail, error_code, "a payment ended as FAILED");
 }
 
-fn completion_result(end: Result<Completed, CompleteError>) -> CompletionResult {
-    match end {
+fn completion_result(result: Result<Completed, CompleteError>) -> CompletionResult {
+    match result {
         Ok(completed) => CompletionResult::Recorded {
             state: completed.state.as_str(),
             retry_scheduled: completed.next_attempt_at.is_some(),
@@ -358,9 +363,12 @@ fn completion_result(end: Result<Completed, CompleteError>) -> CompletionResult 
         },
         Err(CompleteError::LeaseLost(_)) => CompletionResult::LeaseLost,
         Err(CompleteError::AlreadyTerminal(_)) => CompletionResult::AlreadyTerminal,
-        Err(CompleteError::Fault(Fault::TerminalBackstop(_))) => CompletionResult::Backstop,
+        Err(CompleteError::Database(DatabaseError::TerminalBackstop(_))) => CompletionResult::Backstop,
         Err(
-            error @ (CompleteError::InvalidState(_) | CompleteError::InvalidArgument(_) | CompleteError::Fault(_)),
+            error @ (CompleteError::InvalidState(_)
+            | CompleteError::NotFound(_)
+            | CompleteError::InvalidArgument(_)
+            | CompleteError::Database(_)),
         ) => CompletionResult::Refused(LaneError::from(error).to_string()),
     }
 }

@@ -1,128 +1,228 @@
-//! The interface of a payment rail: validate a payment, send it, and answer inquiries about it.
+//! The interface of a payment rail: implement [`Rail`] to send payments over a bank or payment system of your choice.
 //!
-//! A rail decides nothing about retries, leases or unknown outcomes: it reports what it knows, and the payment lane
-//! derives the outcome. The one thing it must never do is guess. What it is not sure of is
-//! [`Answer::Unknown`].
+//! A rail validates a payment, sends it, and answers inquiries about it:
+//!
+//! - [`Rail::validate`] returns [`Invalid`] for a payload that must not be sent.
+//! - [`Rail::dispatch`] returns an [`Answer`]: accepted, refused, retryable or unknown.
+//! - [`Rail::inquire`] returns an [`Inquiry`]: what the bank knows about an idempotency key.
+//!
+//! The payment lane decides about retries, leases and unknown outcomes; a rail reports only what it knows. It must
+//! never guess: if the bank may have paid, the answer is [`Answer::Unknown`].
+//!
+//! # Example
+//!
+//! This rail maps the replies of a bank's client library. The important line is the timeout: the request may have
+//! arrived, so the outcome is unknown.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use symphony_relay::rail::{Answer, BoxFuture, Inquiry, Invalid, Payment, Rail, RailAnswer, Reason};
+//!
+//! /// What the bank's client library returns.
+//! enum Reply {
+//!     Booked { reference: String },
+//!     Rejected { code: String },
+//!     UnknownKey,
+//!     ConnectionRefused,
+//!     Timeout,
+//! }
+//!
+//! trait Bank: Send + Sync + 'static {
+//!     fn pay<'a>(&'a self, key: &'a str, json: &'a str) -> BoxFuture<'a, Reply>;
+//!     fn find<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Reply>;
+//! }
+//!
+//! struct BankRail<B>(B);
+//!
+//! impl<B: Bank> Rail for BankRail<B> {
+//!     fn validate(&self, payment: &Payment) -> Result<(), Invalid> {
+//!         let json: serde_json::Value = payment.payload.parse().unwrap_or_default();
+//!         if json["amount"].is_string() {
+//!             Ok(())
+//!         } else {
+//!             Err(Invalid { message: "amount must be a string such as \"10.50\"".to_owned() })
+//!         }
+//!     }
+//!
+//!     fn dispatch<'a>(&'a self, payment: &'a Payment) -> BoxFuture<'a, Answer> {
+//!         Box::pin(async move {
+//!             match self.0.pay(&payment.idempotency_key, payment.payload.as_json()).await {
+//!                 Reply::Booked { reference } => {
+//!                     Answer::Accepted(RailAnswer { reference: Some(reference), code: None })
+//!                 }
+//!                 Reply::Rejected { code } => Answer::Refused {
+//!                     reason: Reason { code: "REJECTED".to_owned(), message: None },
+//!                     rail: RailAnswer { reference: None, code: Some(code) },
+//!                 },
+//!                 // Nothing left this process, so a retry cannot pay twice.
+//!                 Reply::ConnectionRefused => Answer::Retryable {
+//!                     reason: Reason { code: "NOT_SENT".to_owned(), message: None },
+//!                     rail: RailAnswer::default(),
+//!                     retry_after: None,
+//!                 },
+//!                 // The request may have arrived: never a retryable answer.
+//!                 Reply::Timeout | Reply::UnknownKey => Answer::Unknown {
+//!                     message: "the bank did not confirm in time".to_owned(),
+//!                     rail: RailAnswer::default(),
+//!                     row_only: false,
+//!                 },
+//!             }
+//!         })
+//!     }
+//!
+//!     fn timeout(&self) -> Duration {
+//!         Duration::from_secs(10)
+//!     }
+//!
+//!     fn supports_inquiry(&self) -> bool {
+//!         true
+//!     }
+//!
+//!     fn inquire<'a>(&'a self, payment: &'a Payment) -> BoxFuture<'a, Inquiry> {
+//!         Box::pin(async move {
+//!             match self.0.find(&payment.idempotency_key).await {
+//!                 Reply::Booked { reference } => {
+//!                     Inquiry::Executed(RailAnswer { reference: Some(reference), code: None })
+//!                 }
+//!                 Reply::Rejected { code } => Inquiry::Refused {
+//!                     reason: Reason { code: "REJECTED".to_owned(), message: None },
+//!                     rail: RailAnswer { reference: None, code: Some(code) },
+//!                 },
+//!                 Reply::UnknownKey => Inquiry::NeverSeen,
+//!                 Reply::ConnectionRefused | Reply::Timeout => Inquiry::NoAnswer {
+//!                     message: "the bank is not reachable".to_owned(),
+//!                     rail: RailAnswer::default(),
+//!                 },
+//!             }
+//!         })
+//!     }
+//! }
+//! ```
+//!
+//! The [crate page](crate) shows a program that runs a rail.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use symphony_outbox::OutboxId;
-use symphony_outbox::payment::{Payload, RailAnswer, Reason};
+use symphony_db::OutboxId;
+pub use symphony_db::payment::{Payload, RailAnswer, Reason};
 
-/// A future that a rail hands out, since rails are chosen at run time.
+/// A boxed future: rails, sinks and stores are chosen at run time, so their traits must be dyn-compatible.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A payment as a rail sees it.
+/// A payment, as a rail receives it.
 #[derive(Clone, Debug)]
 pub struct Payment {
-    /// The outbox, for logs.
+    /// The id of the outbox row, for logs.
     pub outbox_id: OutboxId,
-    /// The order to pay.
+    /// The producer's own id of the payment.
     pub instruction_id: String,
-    /// The party whose instructions are sequenced.
+    /// The participant whose payments are numbered in one sequence.
     pub participant_id: String,
-    /// Its place in the order of that participant.
+    /// The position in that sequence.
     pub sequence_id: i64,
-    /// The name under which the rail must not pay twice: the same on every attempt.
+    /// The idempotency key: the same on every attempt. The rail must not pay twice under one key.
     pub idempotency_key: String,
     /// The name of the rail.
     pub rail_type: String,
-    /// What is to be paid.
+    /// What to pay.
     pub payload: Payload,
-    /// Attempts before this one.
+    /// The number of attempts before this one.
     pub attempt_count: i32,
 }
 
-/// How a dispatch ended.
+/// The result of a dispatch, as the rail knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The rail has taken it and says so.
+    /// The rail accepted the payment and said so. Recorded as `DISPATCHED`.
     Accepted(RailAnswer),
-    /// The rail has refused it for good. Nothing was paid.
+    /// The rail refused the payment: nothing was paid, and a retry would be refused too. Recorded as `FAILED`.
     Refused {
         /// Why.
         reason: Reason,
-        /// What the rail said.
+        /// The rail's own reference and code.
         rail: RailAnswer,
     },
-    /// Nothing was paid, and it may be tried again: it never left, or the rail said "later".
-    Later {
+    /// Nothing was paid, and a retry may succeed: nothing was sent, or the rail asked to retry. Recorded as
+    /// `RETRYABLE`.
+    Retryable {
         /// Why.
         reason: Reason,
-        /// What the rail said.
+        /// The rail's own reference and code.
         rail: RailAnswer,
-        /// When to try again, if the rail said so.
-        after: Option<Duration>,
+        /// The delay before the retry, if the rail named one. Else the rail's backoff decides.
+        retry_after: Option<Duration>,
     },
-    /// It may have been paid. It must not be sent again on a guess.
+    /// The payment may have been made (unknown outcome). The next attempt begins with an inquiry.
     Unknown {
-        /// What is known, for people; the lane sets the code.
+        /// What is known, for operators; without personal data. The lane sets the error code.
         message: String,
-        /// What the rail said.
+        /// The rail's own reference and code.
         rail: RailAnswer,
-        /// Whether the rail rejected this request for what it is, such as its size. The rail works: other payments go on.
+        /// Whether only this request is the cause, such as its size. Then it does not count against the circuit
+        /// breaker.
         row_only: bool,
     },
 }
 
-/// What a rail says became of an idempotency key.
+/// The result of an inquiry: what the rail knows about an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inquiry {
-    /// It was paid under this key.
+    /// The payment was made under this key.
     Executed(RailAnswer),
-    /// It was refused for good under this key. Nothing was paid.
+    /// The rail refused the payment under this key. Nothing was paid.
     Refused {
         /// Why.
         reason: Reason,
-        /// What the rail said.
+        /// The rail's own reference and code.
         rail: RailAnswer,
     },
-    /// The rail has never seen this key. That holds only as long as the rail remembers keys.
+    /// The rail has never seen this key. The lane trusts this only while the rail remembers keys.
     NeverSeen,
-    /// The rail works and knows no end yet: still under way.
-    Undecided {
-        /// What is known, for people.
+    /// The rail knows the payment and has not decided it yet.
+    Pending {
+        /// What is known, for operators; without personal data.
         message: String,
-        /// What the rail said.
+        /// The rail's own reference and code.
         rail: RailAnswer,
     },
-    /// The rail would not say, or could not be reached: an error, a timeout.
-    Unsaid {
-        /// What is known, for people.
+    /// The inquiry got no usable answer: an error, a timeout, no connection. Counts against the circuit breaker.
+    NoAnswer {
+        /// What is known, for operators; without personal data.
         message: String,
-        /// What the rail said.
+        /// The rail's own reference and code.
         rail: RailAnswer,
     },
 }
 
-/// Why a payload must not be sent.
+/// A payload that must not be sent. Recorded as `FAILED` with the code `INVALID_PAYLOAD`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Invalid {
-    /// Which field is wrong and what it should be; never the value itself, which may be personal.
+    /// Which field is wrong and what it should be; never the value itself, which may be personal data.
     pub message: String,
 }
 
-/// A payment rail.
+/// A payment rail. See the [module](self) for an example.
 pub trait Rail: Send + Sync + 'static {
-    /// Checks a payment before anything leaves. Quick, and without IO.
+    /// Checks a payment before it is sent. Quick, and without IO.
     ///
     /// # Errors
     ///
-    /// What is wrong, for people.
+    /// Which field is wrong, for operators.
     fn validate(&self, payment: &Payment) -> Result<(), Invalid>;
 
-    /// Sends a payment once. Never sends it a second time by itself.
+    /// Sends a payment once. The lane retries; a rail must not.
     fn dispatch<'a>(&'a self, payment: &'a Payment) -> BoxFuture<'a, Answer>;
 
-    /// How long one sending may take at the most.
+    /// The longest time that one dispatch, or one inquiry, takes.
     fn timeout(&self) -> Duration;
 
-    /// Whether this rail can be asked what became of a key.
-    fn can_be_asked(&self) -> bool;
+    /// Whether [`inquire`](Self::inquire) works for this rail.
+    fn supports_inquiry(&self) -> bool;
 
-    /// Asks what became of a payment's key. Never pays.
+    /// Asks the rail what became of a payment's idempotency key. Must never pay.
     fn inquire<'a>(&'a self, payment: &'a Payment) -> BoxFuture<'a, Inquiry>;
 }

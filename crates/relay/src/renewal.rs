@@ -1,8 +1,12 @@
-//! Lease renewal (heartbeat): which leases to renew, and which dispatches to cancel because their lease is about to expire.
+//! Lease renewal (heartbeat): which leases to renew, and which dispatches to cancel because their lease is about to
+//! expire.
 //!
-//! All running leases are renewed in one call as soon as the oldest is a third of its term old: about three calls per term,
-//! however many dispatches run. A dispatch whose lease was not renewed by a margin before its expiry must be cancelled,
-//! since another worker may claim its row soon.
+//! All running leases are renewed in one call as soon as the oldest is a third of its term old (`Term::renewed_after`): three calls per
+//! term, however many dispatches run. A dispatch whose lease was not renewed by a margin before its expiry must be
+//! cancelled, since another worker may claim its row soon.
+//!
+//! The engine (`engine/state.rs`) sends the call, which ends in `schema/functions/payment/renew_outbox_leases.sql`. Only
+//! payments have leases that can be renewed; claims of events and metadata have a fixed term.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,7 +14,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::backoff::Backoff;
+use crate::call_backoff::CallBackoff;
 use crate::lease::Term;
 
 /// The leases of running dispatches, by when they were granted or renewed last.
@@ -21,13 +25,13 @@ pub(crate) struct Renewal<K> {
     granted: HashMap<K, Instant>,
     in_flight: bool,
     not_before: Option<Instant>,
-    pub(crate) backoff: Backoff,
+    pub(crate) backoff: CallBackoff,
 }
 
 impl<K: Copy + Eq + Hash> Renewal<K> {
     pub(crate) fn new(term: Term, margin: Duration) -> Self {
         // Several attempts must fit between the first third and the margin.
-        let backoff = Backoff::new(Duration::from_millis(250), term.length() / 12);
+        let backoff = CallBackoff::new(Duration::from_millis(250), term.length() / 12);
         Self { term, margin, granted: HashMap::new(), in_flight: false, not_before: None, backoff }
     }
 
@@ -41,7 +45,8 @@ impl<K: Copy + Eq + Hash> Renewal<K> {
         self.granted.remove(&key);
     }
 
-    /// All running dispatches, if their leases are due for renewal. The caller must send it: it counts as a call in flight.
+    /// All running dispatches, if their leases are due for renewal. The caller must send it: it counts as a call in
+    /// flight.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<Vec<K>> {
         if self.due_at().is_none_or(|at| at > now) {
             return None;
@@ -110,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_is_not_renewed_is_over_a_margin_before_its_end() {
+    fn a_lease_that_is_not_renewed_is_overdue_a_margin_before_its_expiry() {
         let (mut renewal, t) = (Renewal::new(Term::Renewable(30 * S), 3 * S), Instant::now());
         renewal.started(1, t);
         renewal.take_due(t + 10 * S);
@@ -120,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_lease_is_never_renewed_and_ends_all_the_same() {
+    fn a_fixed_lease_is_never_renewed_and_becomes_overdue() {
         let (mut renewal, t) = (Renewal::new(Term::Fixed(30 * S), 3 * S), Instant::now());
         renewal.started(1, t);
         assert_eq!((renewal.take_due(t + 29 * S), renewal.next_deadline()), (None, Some(t + 27 * S)));

@@ -1,14 +1,14 @@
 //! A small pool of database sessions for the calls of a lane, one call at a time per session.
 //!
-//! A session connects when it is first needed, and a session whose call failed is replaced. A call that is dropped half-way is
-//! cancelled at the server and its session closed: a claim that no task waits for would lease rows that no task
-//! dispatches. Each lane decides which calls share a pool.
+//! A session connects when it is first needed, and a session whose call failed is replaced. A call that is dropped
+//! half-way is cancelled at the server and its session closed: a claim that no task waits for would lease rows that
+//! no task dispatches. Each lane decides which calls share a pool.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use symphony_outbox::connect::{self, Session, Target};
-use symphony_outbox::error::{CompleteError, Fault, LeaseError, Report, event, metadata};
+use symphony_db::connect::{self, Session, Target};
+use symphony_db::error::{ClaimError, CompleteError, DatabaseError, ErrorDetails};
 use tokio::sync::Semaphore;
 
 use crate::lane::LaneError;
@@ -43,22 +43,23 @@ impl SessionPool {
     /// Why the call failed, and whether a retry may succeed.
     pub async fn call<T, E: Into<LaneError>>(
         &self,
-        ask: impl AsyncFnOnce(&Session) -> Result<T, E>,
+        request: impl AsyncFnOnce(&Session) -> Result<T, E>,
     ) -> Result<T, LaneError> {
         let _permit = self.permits.acquire().await;
         let idle = self.idle().pop().filter(|session| !session.client().is_closed());
         let session = match idle {
             Some(session) => session,
-            None => Arc::new(self.target.connect_to_ask().await.map_err(|error| not_connected(&error))?),
+            None => Arc::new(self.target.connect_session().await.map_err(|error| not_connected(&error))?),
         };
         let mut call = Call { target: &self.target, session, done: false };
-        let answer = ask(&call.session).await.map_err(Into::into);
+        let result = request(&call.session).await.map_err(Into::into);
         call.done = true;
-        // Replace the session after an error: its server may no longer be the primary, or its cached plans may be stale.
-        if answer.is_ok() {
+        // Replace the session after an error: its server may no longer be the primary, or its cached plans may be
+        // stale.
+        if result.is_ok() {
             self.idle().push(Arc::clone(&call.session));
         }
-        answer
+        result
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Arc<Session>>> {
@@ -98,43 +99,41 @@ pub(crate) fn with_cause(error: &dyn Error) -> String {
         cause = Some(below);
     }
     // Only the first line: a server adds its hints after it.
-    let words = |cause: &dyn Error| cause.to_string().lines().next().unwrap_or_default().to_owned();
-    cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {}", words(cause)))
+    let first_line = |cause: &dyn Error| cause.to_string().lines().next().unwrap_or_default().to_owned();
+    cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {}", first_line(cause)))
 }
 
 /// The message and the SQLSTATE of the database, without the statement.
-fn in_words(report: &Report) -> String {
-    match report.sqlstate() {
-        Some(state) => format!("{} [{state}]", report.message()),
-        None => report.message().to_owned(),
+fn describe(details: &ErrorDetails) -> String {
+    match details.sqlstate() {
+        Some(state) => format!("{} [{state}]", details.message()),
+        None => details.message().to_owned(),
     }
 }
 
-impl From<Fault> for LaneError {
-    fn from(fault: Fault) -> Self {
-        let words = in_words(fault.report());
-        let transient = match &fault {
-            Fault::RetryTransaction(_) | Fault::LockHeld(_) | Fault::ConnectionLost { .. } => true,
-            // A standby, a cancelled statement, too many connections or a full disk may pass, or another server may answer. A stale
-            // plan or a lost prepared statement needs another session.
-            Fault::Other(report) => report.sqlstate().is_some_and(|state| {
+impl From<DatabaseError> for LaneError {
+    fn from(error: DatabaseError) -> Self {
+        let message = describe(error.details());
+        let transient = match &error {
+            DatabaseError::RetryTransaction(_)
+            | DatabaseError::LockHeld(_)
+            | DatabaseError::ConnectionLost { .. } => true,
+            // A standby, a cancelled statement, too many connections or a full disk may pass, or another server may
+            // answer. A stale plan or a lost prepared statement needs another session.
+            DatabaseError::Other(details) => details.sqlstate().is_some_and(|state| {
                 matches!(state, "25006" | "57014" | "0A000" | "26000") || state.starts_with("53")
             }),
-            Fault::NotReadCommitted(_)
-            | Fault::MissingRole { .. }
-            | Fault::NotInstalled(_)
-            | Fault::AppendOnly(_)
-            | Fault::TerminalBackstop(_) => false,
+            _ => false,
         };
-        if transient { Self::Unavailable(words) } else { Self::Refused(words) }
+        if transient { Self::Unavailable(message) } else { Self::Refused(message) }
     }
 }
 
-impl From<LeaseError> for LaneError {
-    fn from(error: LeaseError) -> Self {
+impl From<ClaimError> for LaneError {
+    fn from(error: ClaimError) -> Self {
         match error {
-            LeaseError::InvalidArgument(report) => Self::Refused(in_words(&report)),
-            LeaseError::Fault(fault) => fault.into(),
+            ClaimError::InvalidArgument(details) => Self::Refused(describe(&details)),
+            ClaimError::Database(database) => database.into(),
         }
     }
 }
@@ -142,53 +141,12 @@ impl From<LeaseError> for LaneError {
 impl From<CompleteError> for LaneError {
     fn from(error: CompleteError) -> Self {
         match error {
-            CompleteError::AlreadyTerminal(report)
-            | CompleteError::LeaseLost(report)
-            | CompleteError::InvalidState(report)
-            | CompleteError::InvalidArgument(report) => Self::Refused(in_words(&report)),
-            CompleteError::Fault(fault) => fault.into(),
-        }
-    }
-}
-
-impl From<event::ClaimError> for LaneError {
-    fn from(error: event::ClaimError) -> Self {
-        match error {
-            event::ClaimError::InvalidArgument(report) => Self::Refused(in_words(&report)),
-            event::ClaimError::Fault(fault) => fault.into(),
-        }
-    }
-}
-
-impl From<event::CompleteError> for LaneError {
-    fn from(error: event::CompleteError) -> Self {
-        match error {
-            event::CompleteError::ClaimLost(report) | event::CompleteError::InvalidArgument(report) => {
-                Self::Refused(in_words(&report))
-            }
-            event::CompleteError::Fault(fault) => fault.into(),
-        }
-    }
-}
-
-impl From<metadata::ClaimError> for LaneError {
-    fn from(error: metadata::ClaimError) -> Self {
-        match error {
-            metadata::ClaimError::InvalidArgument(report) => Self::Refused(in_words(&report)),
-            metadata::ClaimError::Fault(fault) => fault.into(),
-        }
-    }
-}
-
-impl From<metadata::MoveError> for LaneError {
-    fn from(error: metadata::MoveError) -> Self {
-        match error {
-            metadata::MoveError::Missing(report)
-            | metadata::MoveError::AlreadyTerminal(report)
-            | metadata::MoveError::WrongStatus(report)
-            | metadata::MoveError::ClaimLost(report)
-            | metadata::MoveError::InvalidArgument(report) => Self::Refused(in_words(&report)),
-            metadata::MoveError::Fault(fault) => fault.into(),
+            CompleteError::AlreadyTerminal(details)
+            | CompleteError::LeaseLost(details)
+            | CompleteError::InvalidState(details)
+            | CompleteError::NotFound(details)
+            | CompleteError::InvalidArgument(details) => Self::Refused(describe(&details)),
+            CompleteError::Database(database) => database.into(),
         }
     }
 }

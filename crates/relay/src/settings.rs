@@ -1,6 +1,6 @@
-//! What can be set about an engine, its defaults and its limits.
+//! The settings of an engine, their defaults and their ranges.
 //!
-//! Nothing is clamped: a value out of range is refused with the name of the setting and the range.
+//! No value is clamped: [`Settings::check`] refuses a value out of range, with the name of the setting and the range.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,31 +8,31 @@ use std::time::Duration;
 use crate::breaker;
 use crate::lease::Term;
 
-/// How an engine works. [`Settings::default`] is what a lane runs with unless somebody knows better.
+/// The settings of one engine. [`Settings::default`] suits most lanes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Dispatches that run at the same time in this process; 1 to 1024.
     pub slots: usize,
-    /// Dispatches of one route that run at the same time in this process, where it is fewer; 1 to 1024 each.
+    /// Lower limits for single routes: dispatches that run at the same time in this process; 1 to 1024 each.
     pub route_slots: BTreeMap<String, usize>,
-    /// The most that one claim brings; 1 to 1000.
-    pub batch: usize,
-    /// How far wake-ups are spaced out when they come thick and bring little; 25 to 50 ms.
-    pub window: Duration,
-    /// How often to look for work without being woken; 250 to 1000 ms. `None` is for tests.
-    pub poll: Option<Duration>,
-    /// How long outcomes are gathered before they are recorded together; at most 100 ms.
-    pub gather: Duration,
-    /// How long a call to the database may take; 100 ms at least, and below the lease.
+    /// The maximum number of rows per claim; 1 to 1000.
+    pub max_batch: usize,
+    /// The debounce debounce: the time between two claims of a busy engine, and during a burst of notifications; 25 to
+    /// 50 ms.
+    pub debounce: Duration,
+    /// The poll interval of an idle engine; 250 to 1000 ms. `None` is for tests.
+    pub poll_interval: Option<Duration>,
+    /// How long outcomes are batched before they are recorded in one call; at most 100 ms.
+    pub flush_interval: Duration,
+    /// The timeout of a database call; at least 100 ms, and below the lease.
     pub call_timeout: Duration,
-    /// How long before its end a lease counts as over for whoever works under it; 100 ms at least, and
-    /// below a third of the lease.
+    /// How long before a lease expires its dispatch is cancelled; at least 100 ms, and below a third of the lease.
     pub lease_margin: Duration,
-    /// How often expired leases are looked for; 1 s to 1 h, or zero for never.
+    /// The time between two repairs of expired leases; 1 s to 1 h, or zero for never.
     pub repair_every: Duration,
-    /// How long dispatches may go on after the first signal to stop; at most 10 minutes.
+    /// How long dispatches may run after the first stop request; at most 10 minutes.
     pub grace: Duration,
-    /// When a failing route is left alone, and for how long.
+    /// When the circuit breaker of a route opens, and for how long.
     pub breaker: breaker::Policy,
 }
 
@@ -41,10 +41,10 @@ impl Default for Settings {
         Self {
             slots: 64,
             route_slots: BTreeMap::new(),
-            batch: 500,
-            window: Duration::from_millis(25),
-            poll: Some(Duration::from_millis(500)),
-            gather: Duration::from_millis(5),
+            max_batch: 500,
+            debounce: Duration::from_millis(25),
+            poll_interval: Some(Duration::from_millis(500)),
+            flush_interval: Duration::from_millis(5),
             call_timeout: Duration::from_secs(10),
             lease_margin: Duration::from_secs(3),
             repair_every: Duration::from_secs(60),
@@ -54,24 +54,24 @@ impl Default for Settings {
     }
 }
 
-/// A setting that is out of its range.
+/// A setting out of its range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} is {value}, and must be {range}")]
 pub struct OutOfRange {
-    /// Which one.
+    /// The name of the setting.
     pub setting: String,
-    /// What it was.
+    /// Its value.
     pub value: String,
-    /// What it may be.
+    /// The allowed range.
     pub range: String,
 }
 
 impl Settings {
-    /// Looks at every value, for a lane with such leases.
+    /// Checks every value, for a lane with leases of this term.
     ///
     /// # Errors
     ///
-    /// The first setting that is out of its range.
+    /// The first setting out of its range.
     pub fn check(&self, term: Term) -> Result<(), OutOfRange> {
         const MS: Duration = Duration::from_millis(1);
         const S: Duration = Duration::from_secs(1);
@@ -81,12 +81,12 @@ impl Settings {
         for (route, slots) in &self.route_slots {
             count(&format!("route_slots.{route}"), *slots, 1024)?;
         }
-        count("batch", self.batch, 1000)?;
-        time("window", self.window, 25 * MS, 50 * MS)?;
-        if let Some(poll) = self.poll {
-            time("poll", poll, 250 * MS, S)?;
+        count("max_batch", self.max_batch, 1000)?;
+        time("debounce", self.debounce, 25 * MS, 50 * MS)?;
+        if let Some(poll) = self.poll_interval {
+            time("poll_interval", poll, 250 * MS, S)?;
         }
-        time("gather", self.gather, Duration::ZERO, 100 * MS)?;
+        time("flush_interval", self.flush_interval, Duration::ZERO, 100 * MS)?;
         time("call_timeout", self.call_timeout, 100 * MS, lease.saturating_sub(MS))?;
         time("lease_margin", self.lease_margin, 100 * MS, (lease / 3).saturating_sub(MS))?;
         if !self.repair_every.is_zero() {
@@ -94,8 +94,8 @@ impl Settings {
         }
         time("grace", self.grace, Duration::ZERO, 600 * S)?;
         count("breaker.failures", self.breaker.failures as usize, 1000)?;
-        time("breaker.first_pause", self.breaker.first_pause, 10 * MS, self.breaker.longest_pause)?;
-        time("breaker.longest_pause", self.breaker.longest_pause, 10 * MS, 3600 * S)
+        time("breaker.open_for", self.breaker.open_for, 10 * MS, self.breaker.max_open_for)?;
+        time("breaker.max_open_for", self.breaker.max_open_for, 10 * MS, 3600 * S)
     }
 }
 
@@ -128,26 +128,26 @@ mod tests {
     #[test]
     fn a_value_out_of_range_is_refused_by_name() {
         let ms = Duration::from_millis;
-        type Spoil = fn(&mut Settings);
-        let wrong: [(&str, Spoil); 14] = [
+        type Change = fn(&mut Settings);
+        let wrong: [(&str, Change); 14] = [
             ("slots", |s| s.slots = 0),
             ("slots", |s| s.slots = 1025),
             ("route_slots.wire", |s| s.route_slots = BTreeMap::from([("wire".to_owned(), 0)])),
-            ("batch", |s| s.batch = 1001),
-            ("window", |s| s.window = Duration::from_millis(24)),
-            ("window", |s| s.window = Duration::from_millis(51)),
-            ("poll", |s| s.poll = Some(Duration::from_millis(249))),
-            ("gather", |s| s.gather = Duration::from_millis(101)),
+            ("max_batch", |s| s.max_batch = 1001),
+            ("debounce", |s| s.debounce = Duration::from_millis(24)),
+            ("debounce", |s| s.debounce = Duration::from_millis(51)),
+            ("poll_interval", |s| s.poll_interval = Some(Duration::from_millis(249))),
+            ("flush_interval", |s| s.flush_interval = Duration::from_millis(101)),
             ("call_timeout", |s| s.call_timeout = Duration::from_secs(30)),
             ("lease_margin", |s| s.lease_margin = Duration::from_secs(10)),
             ("repair_every", |s| s.repair_every = Duration::from_millis(1)),
             ("grace", |s| s.grace = Duration::from_secs(601)),
             ("breaker.failures", |s| s.breaker.failures = 0),
-            ("breaker.first_pause", |s| s.breaker.first_pause = Duration::from_secs(61)),
+            ("breaker.open_for", |s| s.breaker.open_for = Duration::from_secs(61)),
         ];
-        for (name, break_it) in wrong {
+        for (name, change) in wrong {
             let mut settings = Settings::default();
-            break_it(&mut settings);
+            change(&mut settings);
             let refusal = settings.check(LEASE).expect_err(name);
             assert_eq!(refusal.setting, name);
         }
@@ -156,7 +156,12 @@ mod tests {
             short.expect_err("longer than the lease").to_string(),
             "call_timeout is 10s, and must be 100ms to 4.999s"
         );
-        let off = Settings { poll: None, repair_every: Duration::ZERO, gather: ms(0), ..Settings::default() };
+        let off = Settings {
+            poll_interval: None,
+            repair_every: Duration::ZERO,
+            flush_interval: ms(0),
+            ..Settings::default()
+        };
         assert_eq!(off.check(LEASE), Ok(()));
     }
 }

@@ -1,57 +1,92 @@
-//! The interface of an event sink: publish a message, and report whether the broker has confirmed it.
+//! The interface of an event sink: implement [`Sink`] to publish events to a broker of your choice.
 //!
-//! A sink knows its protocol and nothing of claims, retries or order. It must never report an event as published that the
-//! broker has not confirmed. A repeat has the same id, so that the broker or the consumer can drop it.
+//! A sink knows its protocol. It knows nothing about claims, retries or order. It must report an event as
+//! [`Published::Confirmed`] only after the broker has confirmed it. Delivery is at-least-once: a repeat has the same
+//! [`Message::id`], by which the broker or the consumer can drop it.
+//!
+//! # Example
+//!
+//! ```
+//! use std::collections::BTreeMap;
+//! use std::sync::{Mutex, PoisonError};
+//!
+//! use symphony_relay::rail::BoxFuture;
+//! use symphony_relay::sink::{Message, Published, Sink};
+//!
+//! /// A broker in memory, which drops repeats by their id.
+//! #[derive(Default)]
+//! struct MemorySink {
+//!     events: Mutex<BTreeMap<String, String>>,
+//! }
+//!
+//! impl Sink for MemorySink {
+//!     fn publish<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Published> {
+//!         Box::pin(async move {
+//!             if message.data.len() > 65_536 {
+//!                 return Published::Refused("the event is larger than 64 KiB".to_owned());
+//!             }
+//!             let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+//!             let known = events.insert(message.id.clone(), message.data.clone());
+//!             Published::Confirmed { repeat: known.is_some() }
+//!         })
+//!     }
+//!
+//!     fn close(&self) -> BoxFuture<'_, ()> {
+//!         Box::pin(async {})
+//!     }
+//! }
+//! ```
 
 use crate::rail::BoxFuture;
 
-/// An event on its way to a broker, as CloudEvents 1.0 sees it.
+/// An event to publish, with the attributes of CloudEvents 1.0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The id of the event: unique within its source, the same on every attempt, the key by which repeats are dropped.
+    /// The id of the event: unique within its source, and the same on every attempt. Consumers deduplicate by it.
     pub id: String,
-    /// Which system it comes from: a URI reference, from the settings.
+    /// The system that published the event: a URI reference, from the settings.
     pub source: String,
-    /// What kind of event it is.
+    /// The type of the event.
     pub event_type: String,
-    /// The kind of thing that it is about.
+    /// The type of its aggregate.
     pub aggregate_type: String,
-    /// Which of them.
+    /// The id of its aggregate.
     pub aggregate_id: String,
-    /// Where it goes: a subject, topic, routing key, stream or path, from the route.
+    /// The subject, topic, routing key, stream or path, from the route.
     pub destination: String,
-    /// Its data: JSON, as text.
+    /// The data of the event: JSON text.
     pub data: String,
 }
 
 impl Message {
-    /// What must stay in order: the partition or ordering key of the event.
+    /// The partition or ordering key: events with the same key must stay in order.
     #[must_use]
     pub fn ordering_key(&self) -> String {
         format!("{}/{}", self.aggregate_type, self.aggregate_id)
     }
 }
 
-/// How publishing ended.
+/// The result of publishing an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Published {
-    /// The broker has it, durably as far as it promises.
+    /// The broker has stored the event, as durably as it promises.
     Confirmed {
-        /// It had it already, and dropped this repeat.
+        /// Whether the broker had it already and dropped this repeat.
         repeat: bool,
     },
-    /// The broker refused this message: too large, no route, not allowed. The same will happen again until the
-    /// configuration changes. The text is for operators and holds no data of the event.
+    /// The broker refused this event: too large, no route, not allowed. A retry is refused too until the configuration
+    /// changes. The text is for operators and contains no data of the event.
     Refused(String),
-    /// The broker could not be reached, did not confirm in time, or had trouble of its own. It may have the message.
+    /// The broker is not reachable, did not confirm in time, or failed. It may have stored the event. Counts against
+    /// the circuit breaker; the text is for operators.
     Failed(String),
 }
 
-/// A destination of events, such as a broker.
+/// An event sink: a destination of events, such as a broker. See the [module](self) for an example.
 pub trait Sink: Send + Sync + 'static {
-    /// Publishes a message and waits for the broker to confirm it. Bounded in time by the sink's own settings.
+    /// Publishes an event and waits for the confirmation. The sink enforces its own timeout.
     fn publish<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Published>;
 
-    /// Closes its connections.
+    /// Closes the connections.
     fn close(&self) -> BoxFuture<'_, ()>;
 }

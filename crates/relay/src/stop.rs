@@ -1,4 +1,5 @@
-//! Graceful shutdown: the first stop request drains an engine, the second stops it immediately.
+//! Requests for a graceful shutdown: the first drains an engine, the second stops it immediately. The drain itself is
+//! `Phase` and `on_stop` in `engine/state.rs`.
 
 use tokio::sync::watch;
 

@@ -1,45 +1,81 @@
-//! The interface of a metadata store: write the metadata of an entity, and never let an older version replace a newer one.
+//! The interface of a metadata store: implement [`Store`] to write entity metadata to a database of your choice.
 //!
-//! A store knows its protocol and nothing of claims or retries. Writes of one entity may reach it in any order, twice, and
-//! from several relayers at once; the version says which is the later, and it must be compared where the record is kept.
+//! A store knows its protocol. It knows nothing about claims or retries. Writes of one entity may arrive out of
+//! order, twice, and from several relayers at once. So the store must compare [`Record::version`] atomically with the
+//! write: an older version must never replace a newer one.
+//!
+//! # Example
+//!
+//! ```
+//! use std::collections::BTreeMap;
+//! use std::sync::{Mutex, PoisonError};
+//!
+//! use symphony_relay::rail::BoxFuture;
+//! use symphony_relay::store::{Record, Store, Written};
+//!
+//! /// A store in memory, which keeps the newest version of each entity.
+//! #[derive(Default)]
+//! struct MemoryStore {
+//!     entities: Mutex<BTreeMap<(String, String), Record>>,
+//! }
+//!
+//! impl Store for MemoryStore {
+//!     fn write<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Written> {
+//!         Box::pin(async move {
+//!             let mut entities = self.entities.lock().unwrap_or_else(PoisonError::into_inner);
+//!             let entity = (record.entity_type.clone(), record.entity_id.clone());
+//!             if entities.get(&entity).is_some_and(|stored| stored.version > record.version) {
+//!                 return Written::Superseded;
+//!             }
+//!             entities.insert(entity, record.clone());
+//!             Written::Stored
+//!         })
+//!     }
+//!
+//!     fn close(&self) -> BoxFuture<'_, ()> {
+//!         Box::pin(async {})
+//!     }
+//! }
+//! ```
 
 use crate::rail::BoxFuture;
 
-/// What an entity looked like when an entry of the outbox was created.
+/// One version of the metadata of an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The entry: the same on every attempt.
+    /// The id of the metadata entry: the same on every attempt.
     pub entry_id: String,
-    /// The kind of entity.
+    /// The type of the entity.
     pub entity_type: String,
-    /// Which of them.
+    /// The id of the entity.
     pub entity_id: String,
-    /// Rises with every entry of the entity: microseconds since 1970, by the clock of the database.
+    /// The version, which rises with every entry of the entity: microseconds since 1970, by the clock of the database.
     pub version: i64,
-    /// Its metadata: JSON, as text.
+    /// The metadata: JSON text.
     pub metadata: String,
 }
 
-/// How a write ended.
+/// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// The store has it, durably as far as it promises; or had this very version already.
+    /// The store has this version, as durably as it promises, or had it already.
     Stored,
-    /// The store holds a later version, and kept that. Nothing is left to be done.
+    /// The store has a newer version and kept it. The entry is done.
     Superseded,
-    /// The store refused this record: too large, not allowed. The same will happen again until the configuration changes.
-    /// The text is for operators and holds nothing of the record.
+    /// The store refused this record: too large, not allowed. A retry is refused too until the configuration changes.
+    /// The text is for operators and contains no data of the record.
     Refused(String),
-    /// The store could not be reached, did not answer in time, or had trouble of its own. It may have the record.
+    /// The store is not reachable, did not answer in time, or failed. It may have the record. Counts against the
+    /// circuit breaker; the text is for operators.
     Failed(String),
 }
 
-/// A second store.
+/// A metadata store. See the [module](self) for an example.
 pub trait Store: Send + Sync + 'static {
-    /// Writes a record unless a later one is there, and waits until the store has said so. Bounded in time by the store's own
-    /// settings.
+    /// Writes a record unless the store has a newer version, and waits for the store's answer. The store enforces its
+    /// own timeout.
     fn write<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Written>;
 
-    /// Closes its connections.
+    /// Closes the connections.
     fn close(&self) -> BoxFuture<'_, ()>;
 }

@@ -1,9 +1,9 @@
-//! Traces: whose trace a dispatch continues, and what is told of it to whoever draws spans.
+//! Distributed tracing: W3C trace contexts, and the [`Tracer`] interface that exports a span of each dispatch.
 //!
-//! Like [`metrics`](crate::metrics), it says what happened and does not know who listens: how spans are kept and where they go is
-//! not an engine's business. Nothing is told but ids, names and codes: no payload, and nobody's name.
+//! Like [`metrics`](crate::metrics), the engine reports what happened; an implementation of [`Tracer`] samples and
+//! exports it. Spans carry ids, names and codes only: no payload and no personal data.
 //!
-//! What leaves while a dispatch runs can carry its trace on: [`current`] says which it is, to whatever runs in its task.
+//! A rail, sink or store propagates the trace of the running dispatch: it sends [`current`] as the `traceparent`.
 
 use std::fmt;
 use std::future::Future;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use tokio::task_local;
 
-/// A place in a trace, as the W3C sees it: the trace, a span in it, and whether it is recorded.
+/// A W3C trace context: the trace, the span, and the sampled flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Context {
     trace_id: u128,
@@ -19,7 +19,7 @@ pub struct Context {
     sampled: bool,
 }
 
-/// The name of a trace, written as 32 hexadecimal digits.
+/// The id of a trace, written as 32 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceId(u128);
 
@@ -30,20 +30,20 @@ impl fmt::Display for TraceId {
 }
 
 impl Context {
-    /// A place in a trace, if neither id is zero: those stand for none.
+    /// A context, if neither id is zero: the W3C defines zero as invalid.
     #[must_use]
     pub fn new(trace_id: u128, span_id: u64, sampled: bool) -> Option<Self> {
         (trace_id != 0 && span_id != 0).then_some(Self { trace_id, span_id, sampled })
     }
 
-    /// Reads a `traceparent`. What is malformed is none: the W3C rule is to begin a new trace then.
+    /// Parses a `traceparent`. A malformed one is `None`: the W3C rule is to start a new trace then.
     #[must_use]
     pub fn parse(traceparent: &str) -> Option<Self> {
         let lower = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         let mut parts = traceparent.split('-');
         let mut part = |length: usize| parts.next().filter(|part| part.len() == length && lower(part));
         let (version, trace_id, span_id, flags) = (part(2)?, part(32)?, part(16)?, part(2)?);
-        // A later version may have more behind it; this one has not, and `ff` is none.
+        // A later version may append fields; version 00 may not, and `ff` is invalid.
         if version == "ff" || (version == "00" && parts.next().is_some()) {
             return None;
         }
@@ -64,14 +64,14 @@ impl Context {
         (self.trace_id, self.span_id)
     }
 
-    /// Whether who began it wants it recorded.
+    /// Whether the caller that started the trace records it.
     #[must_use]
     pub fn is_sampled(self) -> bool {
         self.sampled
     }
 }
 
-/// As a `traceparent`.
+/// Formats the context as a `traceparent`.
 impl fmt::Display for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "00-{:032x}-{:016x}-{:02x}", self.trace_id, self.span_id, u8::from(self.sampled))
@@ -81,87 +81,87 @@ impl fmt::Display for Context {
 /// Where a job comes from, as far as its lane knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// Which attempt this is, from 1.
+    /// The number of this attempt, from 1.
     pub attempt: Option<u32>,
-    /// The trace in which it was made.
-    pub caller: Option<Context>,
+    /// The trace context in which the producer enqueued the row.
+    pub producer: Option<Context>,
 }
 
-/// A dispatch that begins.
+/// The start of a dispatch, for [`Tracer::start_dispatch`].
 #[derive(Clone, Copy, Debug)]
-pub struct Dispatch<'a> {
-    /// The row, by its id.
+pub struct DispatchSpan<'a> {
+    /// The id of the row.
     pub id: &'a str,
-    /// The rail, sink or store that it goes to.
+    /// The rail, sink or store of the dispatch.
     pub route: &'a str,
-    /// Where it comes from.
+    /// The attempt and the producer's trace.
     pub origin: Origin,
 }
 
-/// A part of a dispatch that is worth a span of its own.
+/// The start of one step of a dispatch, such as an inquiry, for [`Tracer::start_child`].
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
-    /// The span that it is a part of.
+pub struct ChildSpan<'a> {
+    /// The span of the dispatch.
     pub parent: Context,
-    /// What is done, in a word.
-    pub what: &'static str,
-    /// The rail, sink or store with which it is done.
+    /// The name of the step.
+    pub name: &'static str,
+    /// The rail, sink or store of the dispatch.
     pub route: &'a str,
 }
 
-/// How what a span shows has ended.
+/// How a span ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct End {
-    /// In a word of the lane's, such as the state that is asked for.
+pub struct SpanStatus {
+    /// A state of the lane, such as the requested state of an attempt.
     pub state: &'static str,
-    /// The code of what went wrong: a fixed word, no text of others.
+    /// The error code: a fixed word, never the text of an external system.
     pub error: Option<String>,
-    /// Whether it did not do what it was meant to, or nobody knows.
+    /// Whether it failed or its outcome is unknown.
     pub failed: bool,
 }
 
-impl End {
-    /// It did what it was meant to.
+impl SpanStatus {
+    /// A span that succeeded.
     #[must_use]
-    pub fn well(state: &'static str) -> Self {
+    pub fn ok(state: &'static str) -> Self {
         Self { state, error: None, failed: false }
     }
 
-    /// It did not, or nobody knows.
+    /// A span that failed or whose outcome is unknown.
     #[must_use]
-    pub fn badly(state: &'static str, error: Option<&str>) -> Self {
+    pub fn failed(state: &'static str, error: Option<&str>) -> Self {
         Self { state, error: error.map(str::to_owned), failed: true }
     }
 }
 
 /// Exports spans. No method may block or fail.
 pub trait Tracer: Send + Sync + 'static {
-    /// A dispatch begins. It continues the trace of its origin, where there is one. None: nobody draws it.
-    fn dispatch(&self, dispatch: &Dispatch<'_>) -> Option<Box<dyn Span>>;
+    /// A dispatch starts. Its span continues the trace of its producer, if that is known. `None` if it is not traced.
+    fn start_dispatch(&self, dispatch: &DispatchSpan<'_>) -> Option<Box<dyn Span>>;
 
-    /// A part of a dispatch begins.
-    fn part(&self, part: &Part<'_>) -> Option<Box<dyn Span>>;
+    /// A step of a dispatch starts. `None` if it is not traced.
+    fn start_child(&self, child: &ChildSpan<'_>) -> Option<Box<dyn Span>>;
 }
 
-/// What has begun and not ended. Dropped without an end, it was cut off.
+/// A span that has not ended. Dropped without [`end`](Self::end), its dispatch was cancelled.
 pub trait Span: Send + 'static {
-    /// Where it is: what is done on its behalf names this as its parent.
+    /// The context of this span, which its children and outgoing requests name as their parent.
     fn context(&self) -> Context;
 
-    /// It has ended.
-    fn end(self: Box<Self>, end: End);
+    /// Ends the span.
+    fn end(self: Box<Self>, status: SpanStatus);
 }
 
-/// A span that has begun, and who draws it.
-pub(crate) struct Begun {
+/// A span that has not ended, and the tracer of its children.
+pub(crate) struct OpenSpan {
     tracer: Arc<dyn Tracer>,
     span: Box<dyn Span>,
     route: Arc<str>,
 }
 
-impl Begun {
+impl OpenSpan {
     pub(crate) fn dispatch(tracer: &Arc<dyn Tracer>, id: &str, route: &Arc<str>, origin: Origin) -> Option<Self> {
-        let span = tracer.dispatch(&Dispatch { id, route, origin })?;
+        let span = tracer.start_dispatch(&DispatchSpan { id, route, origin })?;
         Some(Self { tracer: Arc::clone(tracer), span, route: Arc::clone(route) })
     }
 
@@ -169,98 +169,104 @@ impl Begun {
         self.span.context().trace_id()
     }
 
-    /// Does the work within the span, and says how that ended.
-    async fn around<T>(self, work: impl Future<Output = T>, end: impl FnOnce(&T) -> End) -> T {
+    async fn run<T>(self, work: impl Future<Output = T>, status: impl FnOnce(&T) -> SpanStatus) -> T {
         let context = self.span.context();
-        let drawn = Some((self.tracer, self.route));
-        let done = CURRENT.scope(Current { context, drawn }, work).await;
-        self.span.end(end(&done));
-        done
+        let children = Some((self.tracer, self.route));
+        let result = CURRENT.scope(Current { context, children }, work).await;
+        self.span.end(status(&result));
+        result
     }
 }
 
-/// Where a task works, and who draws what it does for which route.
+/// The span in which a task runs, and the tracer and the route of its children.
 #[derive(Clone)]
 struct Current {
     context: Context,
-    drawn: Option<(Arc<dyn Tracer>, Arc<str>)>,
+    children: Option<(Arc<dyn Tracer>, Arc<str>)>,
 }
 
 task_local! {
     static CURRENT: Current;
 }
 
-/// The span in which this task works; none where nobody draws spans. For what leaves on its behalf.
+/// The context of the span in which this task runs, for outgoing requests. `None` if the dispatch is not traced.
 #[must_use]
 pub fn current() -> Option<Context> {
     CURRENT.try_with(|current| current.context).ok()
 }
 
-/// Does the work as if it were a part of this span, which others draw. What leaves meanwhile carries its context.
-pub async fn on_behalf_of<T>(context: Context, work: impl Future<Output = T>) -> T {
-    CURRENT.scope(Current { context, drawn: None }, work).await
+/// Runs the work in a span that another process exports: [`current`] returns this context meanwhile.
+pub async fn in_context<T>(context: Context, work: impl Future<Output = T>) -> T {
+    CURRENT.scope(Current { context, children: None }, work).await
 }
 
-/// Does the work within this span, if there is one.
-pub(crate) async fn within<T>(
-    begun: Option<Begun>,
+/// Runs the work in this span, if there is one, and ends the span.
+pub(crate) async fn in_span<T>(
+    span: Option<OpenSpan>,
     work: impl Future<Output = T>,
-    end: impl FnOnce(&T) -> End,
+    status: impl FnOnce(&T) -> SpanStatus,
 ) -> T {
-    match begun {
-        Some(begun) => begun.around(work, end).await,
+    match span {
+        Some(span) => span.run(work, status).await,
         None => work.await,
     }
 }
 
-/// Does a part of the work within a span of its own, if this task works in one.
-pub(crate) async fn part<T>(what: &'static str, work: impl Future<Output = T>, end: impl FnOnce(&T) -> End) -> T {
-    let begun = CURRENT.try_with(Clone::clone).ok().and_then(|Current { context, drawn }| {
-        let (tracer, route) = drawn?;
-        let span = tracer.part(&Part { parent: context, what, route: &route })?;
-        Some(Begun { tracer, span, route })
+/// Runs one step of a dispatch in a child span, if the dispatch is traced.
+pub(crate) async fn in_child_span<T>(
+    name: &'static str,
+    work: impl Future<Output = T>,
+    status: impl FnOnce(&T) -> SpanStatus,
+) -> T {
+    let span = CURRENT.try_with(Clone::clone).ok().and_then(|Current { context, children }| {
+        let (tracer, route) = children?;
+        let span = tracer.start_child(&ChildSpan { parent: context, name, route: &route })?;
+        Some(OpenSpan { tracer, span, route })
     });
-    within(begun, work, end).await
+    in_span(span, work, status).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const GIVEN: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn a_context_is_written_as_it_was_read() {
-        let context = Context::parse(GIVEN).unwrap();
-        assert_eq!(context.to_string(), GIVEN);
+    fn a_context_is_formatted_as_it_was_parsed() {
+        let context = Context::parse(TRACEPARENT).unwrap();
+        assert_eq!(context.to_string(), TRACEPARENT);
         assert_eq!(context.trace_id().to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
         assert!(context.is_sampled());
-        let unsampled = GIVEN.replace("-01", "-00");
+        let unsampled = TRACEPARENT.replace("-01", "-00");
         assert_eq!(Context::parse(&unsampled).unwrap().to_string(), unsampled);
     }
 
     #[test]
-    fn flags_and_versions_to_come_are_read_as_far_as_they_are_known() {
-        assert!(Context::parse(&GIVEN.replace("-01", "-ff")).unwrap().is_sampled());
-        assert!(!Context::parse(&GIVEN.replace("-01", "-fe")).unwrap().is_sampled());
-        assert_eq!(Context::parse(&GIVEN.replacen("00-", "cc-", 1)), Context::parse(GIVEN));
-        assert_eq!(Context::parse(&format!("{}-more", GIVEN.replacen("00-", "cc-", 1))), Context::parse(GIVEN));
+    fn unknown_flags_and_later_versions_are_ignored() {
+        assert!(Context::parse(&TRACEPARENT.replace("-01", "-ff")).unwrap().is_sampled());
+        assert!(!Context::parse(&TRACEPARENT.replace("-01", "-fe")).unwrap().is_sampled());
+        assert_eq!(Context::parse(&TRACEPARENT.replacen("00-", "cc-", 1)), Context::parse(TRACEPARENT));
+        assert_eq!(
+            Context::parse(&format!("{}-more", TRACEPARENT.replacen("00-", "cc-", 1))),
+            Context::parse(TRACEPARENT)
+        );
     }
 
     #[test]
-    fn what_is_malformed_is_no_context() {
+    fn a_malformed_traceparent_is_no_context() {
         for text in [
             "",
             "nonsense",
-            &GIVEN[1..],
-            &GIVEN.replacen("00-", "ff-", 1),
-            &GIVEN.to_uppercase(),
-            &GIVEN.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32)),
-            &GIVEN.replace("00f067aa0ba902b7", &"0".repeat(16)),
-            &GIVEN.replace("00f067aa0ba902b7", "+0f067aa0ba902b7"),
-            &GIVEN.replace('-', "_"),
-            &format!("{GIVEN}-more"),
-            &format!("{GIVEN}\n"),
+            &TRACEPARENT[1..],
+            &TRACEPARENT.replacen("00-", "ff-", 1),
+            &TRACEPARENT.to_uppercase(),
+            &TRACEPARENT.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32)),
+            &TRACEPARENT.replace("00f067aa0ba902b7", &"0".repeat(16)),
+            &TRACEPARENT.replace("00f067aa0ba902b7", "+0f067aa0ba902b7"),
+            &TRACEPARENT.replace('-', "_"),
+            &format!("{TRACEPARENT}-more"),
+            &format!("{TRACEPARENT}\n"),
         ] {
             assert_eq!(Context::parse(text), None, "{text:?}");
         }

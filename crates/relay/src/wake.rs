@@ -1,10 +1,11 @@
 //! When to claim: at once while work is due, soon after a notification, and at every poll interval.
 //!
-//! An engine is *busy* while claims return many rows: it claims again at once after a full claim, else one window later, and
-//! producers need not notify. After a claim with few or no rows it becomes *idle*: it arms the listener, claims once more
-//! for what was committed in between, and then waits for a notification, the next scheduled row or the poll. A
-//! notification for a row or two leaves it idle with the listener armed, so that sparse work costs one claim per row. A
-//! burst of notifications, or one that leads to many rows, makes it busy. A burst is [`BURST`] claims within a window.
+//! An engine is *busy* while claims return many rows: it claims again at once after a full claim, else one window
+//! later, and producers need not notify. After a claim with few or no rows it becomes *idle*: it arms the listener,
+//! claims once more for what was committed in between, and then waits for a notification, the next scheduled row or
+//! the poll. A notification for a row or two leaves it idle with the listener armed, so that sparse work costs one
+//! claim per row. A burst of notifications, or one that leads to many rows, makes it busy. A burst is [`BURST`]
+//! claims within a window.
 //!
 //! This module makes no calls and reads no clock. Whether there is capacity for a claim is decided elsewhere.
 
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::backoff::Backoff;
+use crate::call_backoff::CallBackoff;
 use crate::lane::LaneError;
 
 /// How many claims within one window make a burst of notifications: at 25 ms, more than some 300 a second.
@@ -24,8 +25,8 @@ const BURST: usize = 8;
 pub enum Cause {
     /// The last claim was full.
     Full,
-    /// The listener was armed: the last claim before the engine is idle.
-    LastLook,
+    /// The listener was armed: one claim finds what was committed before.
+    Armed,
     /// A notification arrived.
     Notified,
     /// A slot that rows may wait for came free, or a circuit breaker is half-open or closed.
@@ -59,10 +60,12 @@ pub(crate) struct Wake {
     /// The last claim was full.
     full: bool,
     /// The listener was armed and no claim was sent since.
-    look: bool,
+    claim_after_arm: bool,
     notified: bool,
-    nudged: Option<Cause>,
-    began: Option<Instant>,
+    /// There is capacity again, or a claim failed.
+    requested: Option<Cause>,
+    /// When the last claim was sent.
+    last_claim: Option<Instant>,
     /// When the last claims caused by a notification began, the latest last.
     notified_claims: VecDeque<Instant>,
     /// Notifications since the last claim began.
@@ -70,10 +73,10 @@ pub(crate) struct Wake {
     /// Notifications arrive in a burst.
     burst: bool,
     /// The last claim caused by a notification returned few rows.
-    few: bool,
+    few_rows: bool,
     poll_at: Option<Instant>,
     not_before: Instant,
-    pub(crate) backoff: Backoff,
+    pub(crate) backoff: CallBackoff,
     due: Due,
 }
 
@@ -81,9 +84,9 @@ pub(crate) struct Wake {
 #[derive(Debug)]
 struct Due {
     at: Option<Instant>,
-    /// It may have changed since the database was asked last.
+    /// It may have changed since the last lookup.
     stale: bool,
-    asking: bool,
+    in_flight: bool,
     not_before: Instant,
 }
 
@@ -95,18 +98,18 @@ impl Wake {
             armed: false,
             claiming: None,
             full: false,
-            look: false,
+            claim_after_arm: false,
             notified: false,
-            nudged: None,
-            began: None,
+            requested: None,
+            last_claim: None,
             notified_claims: VecDeque::with_capacity(BURST),
             notifications: 0,
             burst: false,
-            few: false,
+            few_rows: false,
             poll_at: settings.poll.map(|poll| now + poll),
             not_before: now,
-            backoff: Backoff::of_calls(),
-            due: Due { at: None, stale: true, asking: false, not_before: now },
+            backoff: CallBackoff::with_defaults(),
+            due: Due { at: None, stale: true, in_flight: false, not_before: now },
         }
     }
 
@@ -122,20 +125,20 @@ impl Wake {
 
     /// Each reason with its time. The first that has come wins.
     fn causes(&self) -> [(Option<Instant>, Cause); 7] {
-        let known = |known: bool| known.then_some(self.not_before);
+        let at_once = |wanted: bool| wanted.then_some(self.not_before);
         let after = |at: Option<Instant>| at.map(|at| at.max(self.not_before));
         let can_claim = self.claiming.is_none();
         let window = self.settings.window;
         let spaced = match self.notified_claims.back() {
-            Some(last) if self.few && self.burst => *last + window,
+            Some(last) if self.few_rows && self.burst => *last + window,
             _ => self.not_before,
         };
-        let follow_up = (!self.idle).then(|| self.began.map_or(self.not_before, |began| began + window));
+        let follow_up = (!self.idle).then(|| self.last_claim.map_or(self.not_before, |sent| sent + window));
         [
-            (known(can_claim && self.full), Cause::Full),
-            (known(can_claim && self.look), Cause::LastLook),
+            (at_once(can_claim && self.full), Cause::Full),
+            (at_once(can_claim && self.claim_after_arm), Cause::Armed),
             (after((can_claim && self.notified).then_some(spaced)), Cause::Notified),
-            (known(can_claim && self.nudged.is_some()), self.nudged.unwrap_or(Cause::Capacity)),
+            (at_once(can_claim && self.requested.is_some()), self.requested.unwrap_or(Cause::Capacity)),
             (after(self.due.at.filter(|_| can_claim)), Cause::Due),
             (after(self.poll_at.filter(|_| can_claim)), Cause::Poll),
             (after(follow_up.filter(|_| can_claim)), Cause::FollowUp),
@@ -145,15 +148,15 @@ impl Wake {
     /// A claim is sent. It sees everything committed before, so it serves every cause up to now.
     pub(crate) fn claiming(&mut self, cause: Cause, now: Instant) {
         self.claiming = Some(cause);
-        (self.full, self.look, self.notified, self.nudged) = (false, false, false, None);
-        self.began = Some(now);
+        (self.full, self.claim_after_arm, self.notified, self.requested) = (false, false, false, None);
+        self.last_claim = Some(now);
         let notifications = std::mem::take(&mut self.notifications);
         if cause == Cause::Notified {
             if self.notified_claims.len() == BURST {
                 self.notified_claims.pop_front();
             }
             self.notified_claims.push_back(now);
-            // Spaced claims are few, so the notifications between them tell whether the burst goes on.
+            // Spaced claims are few, so the notifications between them show whether the burst continues.
             self.burst = self.is_burst() || self.burst && notifications >= BURST / 2;
         }
         self.poll_at = self.settings.poll.map(|poll| now + poll);
@@ -169,10 +172,10 @@ impl Wake {
         let full = started >= asked;
         let few = started.saturating_mul(4) < asked;
         if cause == Some(Cause::Notified) {
-            self.few = few;
+            self.few_rows = few;
         }
         if cause == Some(Cause::Due) && started == 0 {
-            // Another worker claimed that row, or it cannot be claimed now. Asking again at once could loop.
+            // Another worker claimed that row, or it cannot be claimed now. A lookup at once could loop.
             self.due.not_before = now + self.settings.poll.unwrap_or(Duration::from_millis(500));
         }
         self.full = full;
@@ -188,7 +191,7 @@ impl Wake {
         };
     }
 
-    /// Whether notifications cause so many claims that they should be debounced.
+    /// Whether notifications cause [`BURST`] claims within a window, so that they should be debounced.
     fn is_burst(&self) -> bool {
         match (self.notified_claims.front(), self.notified_claims.back()) {
             (Some(first), Some(last)) if self.notified_claims.len() == BURST => {
@@ -201,8 +204,8 @@ impl Wake {
     /// A claim failed and is retried after a backoff.
     pub(crate) fn claim_failed(&mut self, error: &LaneError, now: Instant) {
         self.claiming = None;
-        self.nudged = Some(Cause::Retry);
-        self.not_before = now + self.backoff.after(error);
+        self.requested = Some(Cause::Retry);
+        self.not_before = now + self.backoff.failed_with(error);
     }
 
     /// Whether the listener should be armed.
@@ -212,7 +215,7 @@ impl Wake {
 
     /// The listener is armed, perhaps again: earlier commits were not notified, so one more claim follows.
     pub(crate) fn armed(&mut self, rearmed: bool) {
-        self.look |= rearmed || !self.armed;
+        self.claim_after_arm |= rearmed || !self.armed;
         self.armed = true;
     }
 
@@ -227,9 +230,9 @@ impl Wake {
         self.notifications += 1;
     }
 
-    /// There is capacity where there was none.
-    pub(crate) fn nudge(&mut self) {
-        self.nudged.get_or_insert(Cause::Capacity);
+    /// There is capacity for rows that may be waiting for it.
+    pub(crate) fn capacity_freed(&mut self) {
+        self.requested.get_or_insert(Cause::Capacity);
     }
 
     /// A row was scheduled.
@@ -237,31 +240,32 @@ impl Wake {
         self.due.stale = true;
     }
 
-    /// Whether to ask now when the next scheduled row is due: the engine is idle, and it may have changed.
-    pub(crate) fn asks_due(&self, now: Instant) -> bool {
-        self.next_due_question().is_some_and(|at| at <= now) && self.cause(now).is_none()
+    /// Whether to look up now when the next scheduled row is due: the engine is idle, and the answer may have changed.
+    pub(crate) fn is_next_due_lookup_due(&self, now: Instant) -> bool {
+        self.next_due_lookup().is_some_and(|at| at <= now) && self.cause(now).is_none()
     }
 
-    /// When to ask, if nothing else happens.
-    pub(crate) fn next_due_question(&self) -> Option<Instant> {
-        let asks = self.idle && self.claiming.is_none() && self.due.stale && !self.due.asking;
-        asks.then_some(self.due.not_before.max(self.not_before))
+    /// When to look it up, if nothing else happens.
+    pub(crate) fn next_due_lookup(&self) -> Option<Instant> {
+        let wanted = self.idle && self.claiming.is_none() && self.due.stale && !self.due.in_flight;
+        wanted.then_some(self.due.not_before.max(self.not_before))
     }
 
-    /// The question is sent.
-    pub(crate) fn asking_due(&mut self) {
-        (self.due.asking, self.due.stale) = (true, false);
+    /// The lookup is sent.
+    pub(crate) fn next_due_lookup_sent(&mut self) {
+        (self.due.in_flight, self.due.stale) = (true, false);
     }
 
-    /// The answer came. The wait counts from now rather than from the question, so that the engine does not wake too early.
-    pub(crate) fn due_in(&mut self, wait: Option<Duration>, now: Instant) {
-        self.due.asking = false;
+    /// The lookup returned. The wait counts from now rather than from the call, so that the engine does not wake too
+    /// early.
+    pub(crate) fn next_due_in(&mut self, wait: Option<Duration>, now: Instant) {
+        self.due.in_flight = false;
         self.due.at = wait.map(|wait| now + wait);
     }
 
-    /// No answer came.
-    pub(crate) fn due_failed(&mut self, now: Instant) {
-        (self.due.asking, self.due.stale) = (false, true);
+    /// The lookup failed.
+    pub(crate) fn next_due_failed(&mut self, now: Instant) {
+        (self.due.in_flight, self.due.stale) = (false, true);
         self.due.not_before = now + Duration::from_secs(1);
     }
 }

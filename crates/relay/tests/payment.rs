@@ -1,4 +1,4 @@
-//! The payment lane against a real database.
+//! The payment lane on a real PostgreSQL.
 
 #![cfg(test)]
 
@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use symphony_outbox::connect::Target;
-use symphony_outbox::payment::RailAnswer;
-use symphony_proof::kit::scratch::{Database, Server};
-use symphony_proof::kit::wait::until;
+use symphony_db::connect::Target;
+use symphony_db::payment::RailAnswer;
 use symphony_relay::Lane;
 use symphony_relay::claim_capacity::ClaimCapacity;
 use symphony_relay::lane::{Completion, CompletionResult, DispatchResult, RouteSignal};
 use symphony_relay::lease::LeaseWatch;
 use symphony_relay::payment::{PaymentLane, PaymentOutcome};
 use symphony_relay::rail::{Answer, BoxFuture, Inquiry, Invalid, Payment, Rail};
+use symphony_testkit::test_database::{Database, Server};
+use symphony_testkit::wait::until;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
 
@@ -23,12 +23,12 @@ use tokio::time::{Instant, timeout};
 const SOON: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(60);
 
-/// A rail that never says what became of a payment; or never answers at all, whatever limit it claims to keep.
-struct Mute {
+/// A rail whose outcomes are unknown, or which never answers although it has a timeout.
+struct FakeRail {
     answers: bool,
 }
 
-impl Rail for Mute {
+impl Rail for FakeRail {
     fn validate(&self, _: &Payment) -> Result<(), Invalid> {
         Ok(())
     }
@@ -37,13 +37,13 @@ impl Rail for Mute {
             if !self.answers {
                 std::future::pending::<()>().await;
             }
-            Answer::Unknown { message: "cut".to_owned(), rail: RailAnswer::default(), row_only: false }
+            Answer::Unknown { message: "connection lost".to_owned(), rail: RailAnswer::default(), row_only: false }
         })
     }
     fn timeout(&self) -> Duration {
         Duration::from_millis(1)
     }
-    fn can_be_asked(&self) -> bool {
+    fn supports_inquiry(&self) -> bool {
         false
     }
     fn inquire<'a>(&'a self, _: &'a Payment) -> BoxFuture<'a, Inquiry> {
@@ -51,7 +51,7 @@ impl Rail for Mute {
     }
 }
 
-/// A database with a rail and so many instructions.
+/// A database with a rail and this number of payments.
 async fn database(instructions: i32) -> Database {
     let database = Server::from_env().await.unwrap().database().await.unwrap();
     let root = database.connect().await.unwrap();
@@ -67,10 +67,10 @@ async fn target(database: &Database) -> Target {
 }
 
 fn lane(target: Target, lease: Duration) -> PaymentLane {
-    lane_of(Mute { answers: true }, target, lease)
+    lane_of(FakeRail { answers: true }, target, lease)
 }
 
-fn lane_of(rail: Mute, target: Target, lease: Duration) -> PaymentLane {
+fn lane_of(rail: FakeRail, target: Target, lease: Duration) -> PaymentLane {
     let rails: BTreeMap<String, Arc<dyn Rail>> = BTreeMap::from([("sepa".to_owned(), Arc::new(rail) as _)]);
     PaymentLane::new(Arc::new(target), "worker-1".into(), lease, rails)
 }
@@ -80,7 +80,7 @@ fn held() -> LeaseWatch {
 }
 
 #[tokio::test]
-async fn a_process_may_hold_more_leases_than_one_call_takes() {
+async fn a_process_may_hold_more_leases_than_one_call_accepts() {
     let database = database(1001).await;
     let lane = lane(target(&database).await, LEASE);
     let mut leases = Vec::new();
@@ -95,7 +95,7 @@ async fn a_process_may_hold_more_leases_than_one_call_takes() {
 }
 
 #[tokio::test]
-async fn an_outcome_that_waits_does_not_hold_up_the_next() {
+async fn a_completion_that_waits_for_a_lock_does_not_block_the_next() {
     let database = database(2).await;
     let lane = lane(target(&database).await, LEASE);
     let mut done = Vec::new();
@@ -114,7 +114,7 @@ async fn an_outcome_that_waits_does_not_hold_up_the_next() {
                  where datname = current_database() and wait_event_type = 'Lock' and query like '%complete_outbox_batch%'";
     let first = lane.complete(&done[..1]);
     let next = async {
-        until("the first waits for its row", SOON, async || {
+        until("the first completion waits for its row", SOON, async || {
             watcher.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) == 1
         })
         .await
@@ -123,12 +123,12 @@ async fn an_outcome_that_waits_does_not_hold_up_the_next() {
     };
     tokio::select! {
         ended = next => assert_eq!(ended, [CompletionResult::Recorded { state: "RETRYABLE", retry_scheduled: true, unblocks_rows: false }]),
-        ended = first => panic!("the next waited for the first, which came to {ended:?}"),
+        ended = first => panic!("the next waited for the first, which returned {ended:?}"),
     }
 }
 
 #[tokio::test]
-async fn a_database_that_never_says_what_the_policy_allows_does_not_hold_a_payment_for_ever() {
+async fn reading_the_policy_from_a_database_that_never_answers_times_out() {
     let database = database(1).await;
     let working = lane(target(&database).await, LEASE);
     let one = ClaimCapacity::new(1, 1);
@@ -145,30 +145,30 @@ async fn a_database_that_never_says_what_the_policy_allows_does_not_hold_a_payme
     let job = working.claim(&one).await.unwrap().jobs.remove(0);
     assert!(job.claimed.outcome_unknown);
 
-    // It takes the connection and says nothing, as one that a firewall has forgotten.
+    // It accepts the connection and never answers, as behind a firewall that dropped the connection.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("postgres://me@{}/x?connect_timeout=3600&sslmode=disable", silent.local_addr().unwrap());
-    let deaf = lane(Target::parse(&url).unwrap(), Duration::from_secs(1));
-    let asked: DispatchResult<PaymentOutcome> =
-        timeout(SOON, deaf.dispatch(job, held())).await.expect("it waits for ever");
-    assert_eq!(asked.signal, RouteSignal::Neutral);
-    let recorded = format!("{:?}", asked.outcome);
+    let unanswered = lane(Target::parse(&url).unwrap(), Duration::from_secs(1));
+    let result: DispatchResult<PaymentOutcome> =
+        timeout(SOON, unanswered.dispatch(job, held())).await.expect("a timeout");
+    assert_eq!(result.signal, RouteSignal::Neutral);
+    let recorded = format!("{:?}", result.outcome);
     assert!(recorded.contains("Retryable") && recorded.contains("OUTCOME_UNKNOWN"), "{recorded}");
 }
 
 #[tokio::test]
-async fn a_rail_that_never_answers_does_not_hold_a_payment_for_ever() {
+async fn a_dispatch_to_a_rail_that_never_answers_times_out() {
     let database = database(1).await;
-    let lane = lane_of(Mute { answers: false }, target(&database).await, LEASE);
+    let lane = lane_of(FakeRail { answers: false }, target(&database).await, LEASE);
     let job = lane.claim(&ClaimCapacity::new(1, 1)).await.unwrap().jobs.remove(0);
-    let sent = timeout(SOON, lane.dispatch(job, held())).await.expect("it waits for ever");
+    let sent = timeout(SOON, lane.dispatch(job, held())).await.expect("a timeout");
     assert_eq!(sent.signal, RouteSignal::Failing);
     let recorded = format!("{:?}", sent.outcome);
     assert!(recorded.contains("Retryable") && recorded.contains("OUTCOME_UNKNOWN"), "{recorded}");
 }
 
 #[tokio::test]
-async fn why_there_is_no_session_is_said_in_the_words_of_the_database() {
+async fn a_connection_error_contains_the_message_of_the_database() {
     let database = database(0).await;
     let lane = lane(target(&database).await.database("no_such_database"), LEASE);
     let error = lane.claim(&ClaimCapacity::new(1, 1)).await.unwrap_err().to_string();

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use symphony_outbox::ask::Ask as _;
-use symphony_outbox::connect::{Session, Target};
-use symphony_outbox::error::Fault;
-use symphony_proof::kit::scratch::Server;
+use symphony_db::connect::{Session, Target};
+use symphony_db::error::DatabaseError;
+use symphony_db::executor::Executor as _;
 use symphony_relay::lane::LaneError;
 use symphony_relay::session_pool::SessionPool;
+use symphony_testkit::test_database::Server;
 
-async fn shape(session: &Session) -> Result<String, Fault> {
-    Ok(session.ask_one("select public.shape() as shape", &[]).await?.columns()[0].type_().name().to_owned())
+async fn shape(session: &Session) -> Result<String, DatabaseError> {
+    Ok(session.fetch_one("select public.shape() as shape", &[]).await?.columns()[0].type_().name().to_owned())
 }
 
 #[tokio::test]
-async fn a_session_that_remembers_what_is_no_longer_so_makes_way_for_another() {
+async fn a_session_with_a_stale_plan_is_replaced() {
     let database = Server::from_env().await.unwrap().database().await.unwrap();
     let admin = database.connect().await.unwrap();
     let define = async |kind: &str| {
@@ -27,7 +27,7 @@ async fn a_session_that_remembers_what_is_no_longer_so_makes_way_for_another() {
     define("int").await;
     assert_eq!(pool.call(shape).await.unwrap(), "int4");
     define("text").await;
-    // As after an upgrade: worth another try, not something to give up an outcome for.
+    // As after an upgrade: a retry succeeds, so it must not count as a refusal.
     let error = pool.call(shape).await.unwrap_err();
     assert!(matches!(error, LaneError::Unavailable(_)), "{error:?}");
     assert_eq!(pool.call(shape).await.unwrap(), "text");

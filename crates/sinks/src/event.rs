@@ -1,14 +1,15 @@
-//! The ways out for events: what carries an event to a broker, and what it looks like there.
+//! Event sinks for brokers: each publishes an event to one kind of broker and waits for its confirmation.
 //!
-//! Each sink knows one protocol. None knows claims, retries or routes: those are the engine's, which sees a
-//! [`Sink`](symphony_relay::sink::Sink) and nothing else.
+//! A sink here implements [`WireProtocol`](crate::connection_manager::WireProtocol), not
+//! [`Sink`](symphony_relay::sink::Sink): the `ConnectionManager` around it is the sink. It knows nothing of claims,
+//! retries or routes. [`registry`](crate::registry) says how to add one.
 //!
 //! # Layout
 //!
-//! - `cloudevent`: the attributes of an event by the names that CloudEvents 1.0 gives them
-//! - `nats`, `redis`, `rabbitmq`, `kafka`: the protocols, each behind a feature of its name
+//! - `cloudevent`: the attributes of an event by their names in CloudEvents 1.0
+//! - `nats`, `redis`, `rabbitmq`, `kafka`: one file per broker, each behind the feature of its name
 //!
-//! CloudEvents over HTTP live with the HTTP rail, whose line they share.
+//! The CloudEvents sink over HTTP is in `http::cloudevents`, since it shares the HTTP client.
 
 pub(crate) mod cloudevent;
 #[cfg(feature = "kafka")]

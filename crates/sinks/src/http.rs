@@ -1,37 +1,43 @@
-//! A rail that is an HTTP(S) endpoint: one signed POST per attempt, and a GET to ask what became of a key.
+//! The HTTP(S) destinations: the payment rail, the CloudEvents sink, the metadata store and the OTLP collector.
 //!
-//! It decides what may be concluded from what came back, by tables in its settings, and never concludes anything
-//! from text. It sends once per call: no redirects, no proxies, no retries of its own. `docs/sinks/http.md` is its
-//! manual.
+//! The rail sends one signed POST per attempt, and one GET per inquiry. It classifies a response by the tables of its
+//! settings, never by text. It sends once per call: no redirects, no proxies, no retries. See `docs/sinks/http.md`.
 //!
 //! # Layout
 //!
-//! - `settings`: what can be set; `target`: where to; `credentials`: who we say we are; `signature`: and the proof of it
-//! - `address`: which addresses may be reached; `resolver`: names that lead to them
-//! - `line`: one request and its whole answer, or a fault, before or after anything was sent
-//! - `reply`: what came back; `json`: its body, if that has one meaning; `retry_after`: when to try again
-//! - `receiver`: the same line to receivers of events and metadata; `cloudevents`: a sink for events over it; `put`: a store
-//!   for metadata; `otlp`: batches of spans to a collector
-//! - `table`: keys of tables; `outcome`: what a dispatch's answer means; `inquiry`: the same for an inquiry's
+//! Requests:
+//! - `settings`, `target`: the rail's settings and URLs; `credentials`, `signature`: authentication
+//! - `address`, `resolver`: SSRF protection
+//! - `client`: sends a request once, and tells "not sent" from "may have been sent"
+//!
+//! A bank's response, in the order of its processing:
+//! - `response`, `json`, `retry_after`: a complete response and its fields
+//! - `status_table`: a table by status and code
+//! - `outcome`: the response to a payment becomes a `ResponseClass`, and that an [`Answer`]
+//! - `inquiry`: the response to an inquiry becomes an `InquiryResult`, and that an [`Inquiry`]
+//!
+//! The other destinations:
+//! - `webhook`: what the sink and the store share; `cloudevents`: the sink; `store`: the store
+//! - `otlp`: batches of spans to a collector
 
 mod address;
+mod client;
 pub(crate) mod cloudevents;
 mod credentials;
 mod inquiry;
 mod json;
-mod line;
 #[cfg(feature = "otlp")]
 pub(crate) mod otlp;
 mod outcome;
-pub(crate) mod put;
-mod receiver;
-mod reply;
 mod resolver;
+mod response;
 mod retry_after;
 mod settings;
 mod signature;
-mod table;
+mod status_table;
+pub(crate) mod store;
 mod target;
+mod webhook;
 
 use std::fmt;
 
@@ -40,24 +46,24 @@ use reqwest::{Method, Request};
 use std::time::Duration;
 
 use serde::Serialize;
-use symphony_outbox::payment::{Payload, RailAnswer, Reason};
+use symphony_db::payment::{Payload, RailAnswer, Reason};
 use symphony_relay::rail::{Answer, BoxFuture, Inquiry, Invalid, Payment, Rail};
 
-use crate::config::Problem;
+use crate::config::SettingError;
 use crate::money::{self, Destination};
+use client::{HttpClient, SendError};
 use credentials::Credentials;
-use line::{Fault, Line};
 pub(crate) use settings::Settings;
 use target::{InquiryTarget, Target};
 
-/// The error code of a payment that never left the house: nobody was reached.
+/// The error code of a payment that was not sent: no byte of the request left.
 pub const NOT_SENT: &str = "NOT_SENT";
-/// The error code of a payment that the rail has put off.
-pub const RAIL_LATER: &str = "RAIL_LATER";
-/// The error code of a payment that the rail has refused for good.
+/// The error code of a payment that the bank did not make and that may be sent again.
+pub const RAIL_RETRYABLE: &str = "RAIL_RETRYABLE";
+/// The error code of a payment that the bank has refused terminally.
 pub const RAIL_REFUSED: &str = "RAIL_REFUSED";
 
-/// A rail that is an HTTP(S) endpoint.
+/// A payment rail over HTTP(S).
 pub struct HttpRail {
     name: String,
     destination: Destination,
@@ -66,14 +72,14 @@ pub struct HttpRail {
     inquiry: Option<InquiryTarget>,
     idempotency_header: HeaderName,
     credentials: Credentials,
-    line: Line,
-    outcomes: outcome::Outcomes,
-    verdicts: inquiry::Verdicts,
+    client: HttpClient,
+    outcome_table: outcome::OutcomeTable,
+    inquiry_table: inquiry::InquiryTable,
 }
 
-/// What is sent. The same on every attempt, byte for byte: banks compare bodies under a known key.
+/// The body of a payment request. Byte for byte the same on every attempt: banks compare bodies under a known key.
 #[derive(Serialize)]
-struct Body<'a> {
+struct PaymentBody<'a> {
     instruction_id: &'a str,
     participant_id: &'a str,
     sequence_id: i64,
@@ -83,7 +89,7 @@ struct Body<'a> {
 }
 
 impl HttpRail {
-    pub(crate) fn build(name: &str, settings: Settings) -> Result<Self, Problem> {
+    pub(crate) fn build(name: &str, settings: Settings) -> Result<Self, SettingError> {
         settings.check_limits()?;
         let allowed = address::Allowed::parse(&settings.allow_private)?;
         let target = Target::parse("url", &settings.url, settings.allow_http, &allowed)?;
@@ -97,11 +103,11 @@ impl HttpRail {
             name: name.to_owned(),
             destination: settings.destination,
             max_bytes: settings.max_bytes,
-            credentials: Credentials::read(settings.sources(), |header| *header == idempotency_header)?,
+            credentials: Credentials::read(settings.credential_sources(), |header| *header == idempotency_header)?,
             idempotency_header,
-            verdicts: inquiry::Verdicts::new(&settings.inquiry, settings.answer_keys()?)?,
-            outcomes: outcome::Outcomes::new(&settings)?,
-            line: Line::new(settings.limits(), settings.files(), allowed, https)?,
+            inquiry_table: inquiry::InquiryTable::new(&settings.inquiry, settings.response_fields()?)?,
+            outcome_table: outcome::OutcomeTable::new(&settings)?,
+            client: HttpClient::new(settings.limits(), settings.tls_files(), allowed, https)?,
             target,
             inquiry,
         })
@@ -125,7 +131,7 @@ impl HttpRail {
     }
 
     fn payment_request(&self, payment: &Payment) -> Result<Request, Invalid> {
-        let body = Body {
+        let body = PaymentBody {
             instruction_id: &payment.instruction_id,
             participant_id: &payment.participant_id,
             sequence_id: payment.sequence_id,
@@ -138,52 +144,51 @@ impl HttpRail {
         self.request(Method::POST, self.target.url(), &payment.idempotency_key, body)
     }
 
-    async fn send(&self, payment: &Payment) -> Answer {
+    async fn send_payment(&self, payment: &Payment) -> Answer {
         let request = match self.payment_request(payment) {
             Ok(request) => request,
             Err(invalid) => return not_sent(invalid.message),
         };
-        match self.line.exchange(request).await {
-            Ok(reply) => self.outcomes.answer(&reply, &self.verdicts),
-            Err(Fault::NotSent(message)) => not_sent(message),
-            Err(Fault::MayHaveBeenSent(message)) => {
+        match self.client.send(request).await {
+            Ok(response) => self.outcome_table.answer(&response, &self.inquiry_table),
+            Err(SendError::NotSent(message)) => not_sent(message),
+            Err(SendError::MayHaveBeenSent(message)) => {
                 Answer::Unknown { message, rail: RailAnswer::default(), row_only: false }
             }
         }
     }
 
-    async fn ask(&self, payment: &Payment) -> Inquiry {
-        let unsaid = |message| Inquiry::Unsaid { message, rail: RailAnswer::default() };
+    async fn send_inquiry(&self, payment: &Payment) -> Inquiry {
+        let no_answer = |message| Inquiry::NoAnswer { message, rail: RailAnswer::default() };
         let key = &payment.idempotency_key;
         let Some(inquiry) = &self.inquiry else {
-            return unsaid("this rail has no inquiry_url".to_owned());
+            return no_answer("this rail has no inquiry_url".to_owned());
         };
         let request = match inquiry.url(key).and_then(|url| self.request(Method::GET, url, key, Vec::new())) {
             Ok(request) => request,
-            Err(invalid) => return unsaid(invalid.message),
+            Err(invalid) => return no_answer(invalid.message),
         };
-        match self.line.exchange(request).await {
-            Ok(reply) => self.verdicts.inquiry(&reply),
-            Err(Fault::NotSent(message) | Fault::MayHaveBeenSent(message)) => unsaid(message),
+        match self.client.send(request).await {
+            Ok(response) => self.inquiry_table.inquiry(&response),
+            Err(SendError::NotSent(message) | SendError::MayHaveBeenSent(message)) => no_answer(message),
         }
     }
 }
 
-/// The key as a header: what a server would trim or fold would be another payment's name.
+/// The idempotency key as a header value. A server trims or folds whitespace, which would make it another key.
 fn key_header(key: &str) -> Result<HeaderValue, Invalid> {
     let fits = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic());
     match HeaderValue::from_str(key) {
         Ok(value) if fits => Ok(value),
         _ => Err(Invalid {
-            message: "idempotency_key must be printable ASCII without spaces, since it travels as a header"
-                .to_owned(),
+            message: "idempotency_key must be printable ASCII without spaces, since it is a header".to_owned(),
         }),
     }
 }
 
 fn not_sent(message: String) -> Answer {
     let reason = Reason { code: NOT_SENT.to_owned(), message: Some(message) };
-    Answer::Later { reason, rail: RailAnswer::default(), after: None }
+    Answer::Retryable { reason, rail: RailAnswer::default(), retry_after: None }
 }
 
 impl Rail for HttpRail {
@@ -194,31 +199,31 @@ impl Rail for HttpRail {
         }
         let (size, limit) = (payment.payload.as_json().len(), self.max_bytes);
         if size > limit {
-            let message = format!("payload has {size} bytes, and the rail takes at most {limit} (max_bytes)");
+            let message = format!("payload has {size} bytes, and the limit is {limit} (max_bytes)");
             return Err(Invalid { message });
         }
         money::check(&payment.payload, self.destination)
     }
 
     fn dispatch<'a>(&'a self, payment: &'a Payment) -> BoxFuture<'a, Answer> {
-        Box::pin(self.send(payment))
+        Box::pin(self.send_payment(payment))
     }
 
     fn timeout(&self) -> Duration {
-        self.line.timeout()
+        self.client.timeout()
     }
 
-    fn can_be_asked(&self) -> bool {
+    fn supports_inquiry(&self) -> bool {
         self.inquiry.is_some()
     }
 
     fn inquire<'a>(&'a self, payment: &'a Payment) -> BoxFuture<'a, Inquiry> {
-        Box::pin(self.ask(payment))
+        Box::pin(self.send_inquiry(payment))
     }
 }
 
 impl fmt::Debug for HttpRail {
-    /// The name and the host: paths and queries of banks may hold more than they should.
+    /// The name and the host only: a URL's path or query may hold a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let host = self.target.url().host_str().map(str::to_owned);
         f.debug_struct("HttpRail").field("name", &self.name).field("host", &host).finish_non_exhaustive()
@@ -230,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neither_a_rail_nor_its_settings_show_what_is_secret() {
+    fn debug_output_of_a_rail_and_its_settings_shows_no_secret() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
             let path = folder.path().join(name);

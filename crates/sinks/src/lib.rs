@@ -1,21 +1,23 @@
-//! The ways out: what carries a payment to a bank, an event to a broker and metadata to a second store, and what is checked
-//! before it leaves.
+//! Symphony's destinations: payment rails, event sinks for brokers, and stores for metadata.
 //!
-//! A rail, a sink or a store here knows a wire format and a client library. It knows no lease, no retry and no outbox: those
-//! are the engine's, which sees a [`Rail`](symphony_relay::rail::Rail), a [`Sink`](symphony_relay::sink::Sink) or a
-//! [`Store`](symphony_relay::store::Store) and nothing else.
+//! Each knows one wire format and one client library. It knows nothing of leases, retries or outbox rows: the relayer's
+//! engine does, and sees only a [`Rail`](symphony_relay::rail::Rail), a [`Sink`](symphony_relay::sink::Sink) or a
+//! [`Store`](symphony_relay::store::Store).
+//!
+//! A sink for a broker does not implement [`Sink`](symphony_relay::sink::Sink) itself. It implements the protocol trait
+//! `WireProtocol`, and the `ConnectionManager` around it is the sink. To add a sink, follow the list in [`registry`].
 //!
 //! # Layout
 //!
-//! - [`registry`]: the rail, sink or store of a given kind, from its settings
-//! - [`config`]: what can be wrong with settings
-//! - [`money`]: what a payload must hold before it may leave
-//! - `http`: signed HTTP(S) requests, for payments, events and metadata (feature `http`, on by default)
-//! - `event`: brokers (features `nats`, `redis` and `rabbitmq`, on by default; `kafka`)
-//! - `metadata`: second stores (features `postgres` and `redis`, on by default)
-//! - `traces`: spans, drawn and carried to a collector (feature `otlp`, on by default)
-//! - `courier`: connections that are kept, lost and made again, and the time that carrying may take
-//! - `broker`: the settings that every broker has; `redis`: a connection to that one; `secret`, `tls`
+//! - [`registry`]: builds the rail, sink or store of a kind; how to add one
+//! - [`config`]: reads settings, and reports errors by setting
+//! - [`money`]: validates the payload of a payment
+//! - `http`: the HTTP(S) rail, sink and store (feature `http`, on by default)
+//! - `event`: sinks for brokers (features `nats`, `redis` and `rabbitmq`, on by default; `kafka`)
+//! - `metadata`: stores (features `postgres` and `redis`, on by default)
+//! - `traces`: exports spans to an OpenTelemetry collector (feature `otlp`, on by default)
+//! - `connection_manager`: one connection per sink or store; connects, reconnects and waits for confirmation
+//! - `broker`, `redis`: what brokers share; `secret`, `tls`, `encoding`, `error_text`: what all destinations share
 
 #![cfg_attr(
     not(all(
@@ -26,16 +28,18 @@
         feature = "rabbitmq",
         feature = "redis"
     )),
-    allow(dead_code, unused_imports, reason = "a build with fewer ways out uses less of what they share")
+    allow(dead_code, unused_imports, reason = "a build with fewer destinations uses less of the shared code")
 )]
 
 #[cfg(feature = "broker")]
 mod broker;
-#[cfg(test)]
-mod cases;
 pub mod config;
 #[cfg(feature = "net")]
-mod courier;
+mod connection_manager;
+#[cfg(feature = "net")]
+mod encoding;
+#[cfg(feature = "net")]
+mod error_text;
 #[cfg(feature = "net")]
 mod event;
 #[cfg(feature = "http")]
@@ -43,6 +47,8 @@ pub mod http;
 #[cfg(feature = "broker")]
 mod metadata;
 pub mod money;
+#[cfg(test)]
+mod proptest_config;
 #[cfg(feature = "redis")]
 mod redis;
 pub mod registry;
@@ -53,5 +59,5 @@ mod tls;
 #[cfg(feature = "otlp")]
 pub mod traces;
 
-pub use config::{ConfigError, without_value};
+pub use config::{ConfigError, parse_duration, without_value};
 pub use registry::{rail, sink, store};

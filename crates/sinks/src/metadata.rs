@@ -1,13 +1,14 @@
-//! Second stores for metadata: what keeps a record of each entity, and never lets an earlier version win over a later one.
+//! Stores for metadata: each keeps the latest version of every entity's metadata in a second database.
 //!
-//! Each knows one protocol, and has the version compared where the record is kept. None knows claims, retries or routes: those
-//! are the engine's, which sees a [`Store`](symphony_relay::store::Store) and nothing else.
+//! A store implements [`WireProtocol`](crate::connection_manager::WireProtocol) for one protocol, and compares versions
+//! on the server. It knows nothing of claims, retries or routes.
 //!
 //! # Layout
 //!
-//! - `postgres`: a table; `redis`: hashes. Each is behind a feature of its name
+//! - `postgres`: a table; `redis`: hashes. Each is behind the feature of its name
 //!
-//! Metadata over HTTP lives with the HTTP rail, whose line it shares.
+//! The HTTP store is in `http::store`, since it shares the HTTP client. [`registry`](crate::registry) says how to add a
+//! store.
 
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;

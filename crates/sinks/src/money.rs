@@ -1,7 +1,7 @@
-//! What a payload must hold before it may leave: an amount, a currency and a destination that make sense together.
+//! Validates the payload of a payment before it is sent: amount, currency and destination.
 //!
-//! No IO, and no opinion about whether the payment is wise, covered or allowed: that is the bank's. A refusal names
-//! the field and what it should be, never the value, which may be personal.
+//! Without IO. Whether the payment is covered or permitted is for the bank to decide. An error names the field and what
+//! it should be, never the value, which may be personal data.
 
 mod amount;
 mod currency;
@@ -9,12 +9,12 @@ mod destination;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use symphony_outbox::payment::Payload;
+use symphony_db::payment::Payload;
 use symphony_relay::rail::Invalid;
 
 pub use destination::Destination;
 
-/// The fields that are checked. Kept as text, so that no number is ever read into a float.
+/// The validated fields. They stay text, so that no number is ever parsed as a float.
 #[derive(Deserialize)]
 struct Fields<'a> {
     #[serde(borrow)]
@@ -25,13 +25,13 @@ struct Fields<'a> {
     destination: Option<&'a RawValue>,
 }
 
-/// Checks a payload before anything leaves.
+/// Validates a payload.
 ///
 /// # Errors
 ///
 /// The first field that is wrong, and what it should be.
 pub fn check(payload: &Payload, destination: Destination) -> Result<(), Invalid> {
-    // An object that names a field twice does not parse either: the bank might read the other one.
+    // A duplicate field does not parse either: the bank might read the other one.
     let fields: Fields<'_> = serde_json::from_str(payload.as_json()).map_err(|_| {
         invalid("payload must be a JSON object that names amount, currency and destination once each")
     })?;
@@ -66,14 +66,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
+    fn a_payload_that_is_no_object_is_refused() {
         for json in ["[]", "1", "null", "\"amount\""] {
             assert!(message(json).starts_with("payload must be a JSON object"), "{json}");
         }
     }
 
     #[test]
-    fn a_field_that_is_named_twice_is_refused() {
+    fn a_duplicate_field_is_refused() {
         let twice = r#"{"amount": "1.00", "currency": "EUR", "amount": "1000000.00"}"#;
         assert!(message(twice).contains("once each"));
     }

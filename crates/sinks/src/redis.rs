@@ -1,7 +1,7 @@
-//! A Redis server: where it is, a connection to it, and what its errors mean whatever was asked.
+//! Connects to a Redis server, runs one command with `WAIT` for replicas, and classifies the errors of any command.
 //!
-//! It does not know which keys are written. Events and metadata each have a script of their own, which the server runs as
-//! a whole or not at all as far as others can see.
+//! It does not know which keys are written. The sink for events and the store for metadata each bring a Lua script,
+//! which the server runs atomically.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,19 +15,20 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
-use crate::broker::{Common, Endpoint, Login, Schemes};
-use crate::config::Problem;
-use crate::courier::{Outcome, Sent, told};
+use crate::broker::{BrokerSettings, Endpoint, Login, Schemes};
+use crate::config::SettingError;
+use crate::connection_manager::{DeliveryOutcome, SendResult};
+use crate::error_text::error_chain;
 
 const SCHEMES: Schemes = Schemes { tls: ("rediss", 6379), plain: ("redis", 6379) };
 
-/// The largest load by default.
-pub(crate) const LARGEST: usize = 1024 * 1024;
+/// The default of the setting `max_bytes`.
+pub(crate) const DEFAULT_MAX_BYTES: usize = 1024 * 1024;
 
-/// A server, and how many replicas of it must have what it confirms.
+/// A server, and how many of its replicas must have a write before it counts as confirmed.
 pub(crate) struct Server {
     endpoint: Endpoint,
-    /// The name in the server's certificate, with TLS.
+    /// With TLS: the connector, and the name that the server's certificate must have.
     tls: Option<(TlsConnector, ServerName<'static>)>,
     database: i64,
     login: Option<Login>,
@@ -36,21 +37,22 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(url: &str, replicas: u32, common: &Common) -> Result<Self, Problem> {
+    pub(crate) fn new(url: &str, replicas: u32, common: &BrokerSettings) -> Result<Self, SettingError> {
         let endpoint = Endpoint::parse(url, &SCHEMES, common.allow_plain)?;
         let database = match endpoint.path.as_str() {
             "" => 0,
             path => path.parse::<u16>().map(i64::from).map_err(|error| {
-                Problem::new("url", "must end with the number of a database, or with the port").because(error)
+                SettingError::new("url", "must end with the number of a database, or with the port")
+                    .with_source(error)
             })?,
         };
         if replicas > 100 {
-            return Err(Problem::new("replicas", "must be from 0 to 100"));
+            return Err(SettingError::new("replicas", "must be from 0 to 100"));
         }
         let config = common.tls(endpoint.tls)?;
         let tls = if endpoint.tls {
             let name = ServerName::try_from(endpoint.host.clone()).map_err(|error| {
-                Problem::new("url", "must name a host that a certificate can name").because(error)
+                SettingError::new("url", "must name a host that a certificate can name").with_source(error)
             })?;
             Some((TlsConnector::from(Arc::new(config)), name))
         } else {
@@ -73,14 +75,14 @@ impl Server {
 
     pub(crate) async fn connect(&self) -> Result<Connection, String> {
         let Endpoint { host, port, .. } = &self.endpoint;
-        let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(|error| told(&error))?;
-        stream.set_nodelay(true).map_err(|error| told(&error))?;
+        let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(|error| error_chain(&error))?;
+        stream.set_nodelay(true).map_err(|error| error_chain(&error))?;
         let info = self.info();
-        // The courier keeps the time.
+        // The connection manager applies the timeout.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let made = match &self.tls {
             Some((tls, name)) => {
-                let stream = tls.connect(name.clone(), stream).await.map_err(|error| told(&error))?;
+                let stream = tls.connect(name.clone(), stream).await.map_err(|error| error_chain(&error))?;
                 MultiplexedConnection::new_with_config(&info, stream, config)
                     .await
                     .map(|(commands, driver)| (commands, tokio::spawn(driver)))
@@ -89,40 +91,40 @@ impl Server {
                 .await
                 .map(|(commands, driver)| (commands, tokio::spawn(driver))),
         };
-        let (commands, driver) = made.map_err(|error| connecting(&error))?;
+        let (commands, driver) = made.map_err(|error| connect_error(&error))?;
         Ok(Connection { commands, driver })
     }
 
-    /// Runs one command, with what waits for replicas behind it: the number that the command answers.
+    /// Runs one command, and then WAIT if replicas must have it. Returns the number that the command answers.
     ///
     /// # Errors
     ///
-    /// What the server said to the command, or that too few replicas have it.
-    pub(crate) async fn run(&self, connection: &Connection, command: redis::Cmd) -> Result<u32, Trouble> {
+    /// The server's error, or that too few replicas have the write.
+    pub(crate) async fn run(&self, connection: &Connection, command: redis::Cmd) -> Result<u32, CommandError> {
         let mut pipeline = Pipeline::new();
-        // The first error is the one that counts, and has a code of its own.
+        // Keeps the error of the command itself, with its code.
         pipeline.ignore_errors();
         pipeline.add_command(command);
         if self.replicas > 0 {
-            // A little less than we wait ourselves: what comes too late is then the server's own word.
+            // Shorter than `timeout`: the server then answers how many replicas have it.
             let wait = self.timeout * 9 / 10;
             pipeline.cmd("WAIT").arg(self.replicas).arg(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
         }
         let mut commands = connection.commands.clone();
-        let answers: Result<Vec<RedisResult<u32>>, RedisError> = pipeline.query_async(&mut commands).await;
-        let answers = answers.and_then(|answers| answers.into_iter().collect::<RedisResult<Vec<u32>>>());
-        match answers.as_deref() {
-            Ok([_, copies]) if *copies < self.replicas => {
-                Err(Trouble::Replicas { copies: *copies, wanted: self.replicas })
+        let replies: Result<Vec<RedisResult<u32>>, RedisError> = pipeline.query_async(&mut commands).await;
+        let replies = replies.and_then(|replies| replies.into_iter().collect::<RedisResult<Vec<u32>>>());
+        match replies.as_deref() {
+            Ok([_, confirmed]) if *confirmed < self.replicas => {
+                Err(CommandError::TooFewReplicas { confirmed: *confirmed, required: self.replicas })
             }
-            Ok([answer, ..]) => Ok(*answer),
-            Ok([]) => Err(Trouble::Silent),
-            Err(_) => answers.map(|_| 0).map_err(Trouble::Said),
+            Ok([reply, ..]) => Ok(*reply),
+            Ok([]) => Err(CommandError::NoReply),
+            Err(_) => replies.map(|_| 0).map_err(CommandError::Redis),
         }
     }
 }
 
-/// A connection, and the task that reads and writes for it.
+/// A connection, and the task that drives it.
 pub(crate) struct Connection {
     pub(crate) commands: MultiplexedConnection,
     driver: JoinHandle<()>,
@@ -140,59 +142,60 @@ impl Drop for Connection {
     }
 }
 
-/// Why a command did not do what it should.
-pub(crate) enum Trouble {
-    /// Fewer replicas have confirmed it than the settings say.
-    Replicas { copies: u32, wanted: u32 },
-    /// No answer where one was due.
-    Silent,
-    /// What the server or the client said.
-    Said(RedisError),
+/// Why a command failed.
+pub(crate) enum CommandError {
+    /// Fewer replicas have confirmed the write than the setting `replicas` requires.
+    TooFewReplicas { confirmed: u32, required: u32 },
+    /// The server sent fewer replies than commands.
+    NoReply,
+    /// The error of the server or of the client.
+    Redis(RedisError),
 }
 
-impl Trouble {
-    /// The code by which the server names its error.
+impl CommandError {
+    /// The server's error code, such as `NOPERM`.
     pub(crate) fn code(&self) -> Option<&str> {
         match self {
-            Self::Said(error) => error.code(),
-            Self::Replicas { .. } | Self::Silent => None,
+            Self::Redis(error) => error.code(),
+            Self::TooFewReplicas { .. } | Self::NoReply => None,
         }
     }
 
-    /// What it means, whatever was asked.
-    pub(crate) fn meaning<O: Outcome>(&self) -> Sent<O> {
+    /// Maps an error that any command may meet to the result of the send.
+    pub(crate) fn classify<O: DeliveryOutcome>(&self) -> SendResult<O> {
         let error = match self {
-            Self::Replicas { copies, wanted } => {
-                return Sent::failed(format!(
-                    "{copies} of {wanted} replicas have confirmed it in time (replicas)"
+            Self::TooFewReplicas { confirmed, required } => {
+                return SendResult::failed(format!(
+                    "{confirmed} of {required} replicas have confirmed it in time (replicas)"
                 ));
             }
-            Self::Silent => return Sent::Broken("the server answered nothing".to_owned()),
-            Self::Said(error) => error,
+            Self::NoReply => return SendResult::ConnectionLost("the server sent no reply".to_owned()),
+            Self::Redis(error) => error,
         };
         match (error.kind(), error.code()) {
-            (_, Some("NOAUTH")) => {
-                Sent::Broken("the server asks for credentials: set password_env or password_file".to_owned())
-            }
-            // After a failover the old primary is still there and takes no writes: look again.
+            (_, Some("NOAUTH")) => SendResult::ConnectionLost(
+                "the server requires credentials: set password_env or password_file".to_owned(),
+            ),
+            // After a failover the old primary still answers and refuses writes: a new connection finds the new
+            // primary.
             (ErrorKind::Server(ServerErrorKind::ReadOnly), _) => {
-                Sent::Broken("the server is a replica by now".to_owned())
+                SendResult::ConnectionLost("the server is now a replica".to_owned())
             }
-            (ErrorKind::Server(_) | ErrorKind::Extension, code) => Sent::failed(format!(
-                "the server could not take it: {}",
+            (ErrorKind::Server(_) | ErrorKind::Extension, code) => SendResult::failed(format!(
+                "the server could not store it: {}",
                 code.unwrap_or("an error without a code")
             )),
-            _ => Sent::Broken(told(error)),
+            _ => SendResult::ConnectionLost(error_chain(error)),
         }
     }
 }
 
-/// What keeps a connection from being made.
-pub(crate) fn connecting(error: &RedisError) -> String {
+/// The text for an operator if a connection cannot be made.
+pub(crate) fn connect_error(error: &RedisError) -> String {
     let refused = matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"));
     if refused || error.kind() == ErrorKind::AuthenticationFailed {
-        "the server does not accept our credentials".to_owned()
+        "the server refuses the credentials: check user and password".to_owned()
     } else {
-        told(error)
+        error_chain(error)
     }
 }

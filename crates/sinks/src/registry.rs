@@ -1,4 +1,25 @@
-//! The rail, sink or store of a given kind. A new way out adds an arm here, and nothing else outside of its own file.
+//! Builds the rail, sink or store that a section of the settings names by its `kind`.
+//!
+//! # To add a sink
+//!
+//! 1. **Client library**: `[workspace.dependencies]` of the repository's `Cargo.toml`, with what its features are for.
+//! 2. **File**: `crates/sinks/src/event/<name>.rs` with its settings and a function `build`, and a `mod` line in
+//!    `event.rs`. A sink for a broker implements `WireProtocol` of `connection_manager.rs` for
+//!    [`Message`](symphony_relay::sink::Message). `build` returns a `ConnectionManager` around it, which implements
+//!    [`Sink`]. Implement [`Sink`] itself only for a sink without a lasting connection, such as the HTTP sink.
+//! 3. **Feature**: one in `crates/sinks/Cargo.toml`, named like the kind, also in `required-features` of the test
+//!    `conformance`. It is a default feature unless it needs a system library or a C compiler; then
+//!    `crates/symphony/Cargo.toml` forwards it, and `scripts/test` lists it.
+//! 4. **Arm**: an entry in `SINKS` and an arm in `build_sink`, both in this file; the list of features in `lib.rs`.
+//! 5. **Server**: `crates/testkit/src/brokers.rs` starts a real one, and `scripts/setup.d/<name>.sh` installs it.
+//! 6. **Conformance**: `crates/sinks/tests/conformance/<name>.rs` with a `SinkFixture`, and one line in the list of
+//!    `main.rs`. Its page and minimal settings go into the lists of `documentation.rs` and `settings.rs` beside it.
+//! 7. **Page**: `docs/sinks/<name>.md` with every setting, its entry in `mkdocs.yml`, and the lists of kinds in
+//!    `README.md`, `docs/lanes/event.md` and `symphony.example.toml`.
+//!
+//! A store is added in the same way: `src/metadata/<name>.rs` with `WireProtocol` for
+//! [`Record`](symphony_relay::store::Record), an entry in `STORES` and an arm in `build_store`, a `StoreFixture` and a
+//! line in `tests/conformance/store.rs`, and `docs/sinks/metadata-<name>.md`. It must compare versions on the server.
 
 use std::sync::Arc;
 
@@ -6,29 +27,30 @@ use symphony_relay::rail::Rail;
 use symphony_relay::sink::Sink;
 use symphony_relay::store::Store;
 
-use crate::config::{ConfigError, Problem};
+use crate::config::{ConfigError, SettingError};
 
-/// Every kind of rail, and whether this build has it. None takes a payment without sending it: a ledger would call it paid.
+/// Every kind of rail, and whether this build has it. No kind may accept payments without sending them: the ledger
+/// would record them as dispatched.
 const RAILS: [(&str, bool); 1] = [("http", cfg!(feature = "http"))];
 
-/// Builds a rail from its table in the settings: `kind` says which, the rest is that kind's own.
+/// Builds a rail from its table in the settings. `kind` selects the kind; the other settings are those of the kind.
 ///
 /// Files and environment variables that the settings name are read here, once.
 ///
 /// # Errors
 ///
-/// What is wrong with which setting, and what to write instead.
+/// The setting that is wrong, and what to write instead.
 pub fn rail(name: &str, settings: toml::Table) -> Result<Arc<dyn Rail>, ConfigError> {
-    build(name, settings).map_err(|problem| problem.of(name))
+    build_rail(name, settings).map_err(|error| error.for_rail(name))
 }
 
-#[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "there is no rail that needs a name"))]
-fn build(name: &str, mut settings: toml::Table) -> Result<Arc<dyn Rail>, Problem> {
+#[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "no rail of this build needs its name"))]
+fn build_rail(name: &str, mut settings: toml::Table) -> Result<Arc<dyn Rail>, SettingError> {
     let kind = settings.remove("kind");
     match kind.as_ref().and_then(|kind| kind.as_str()) {
         #[cfg(feature = "http")]
         Some("http") => Ok(Arc::new(crate::http::HttpRail::build(name, crate::config::read(settings)?)?)),
-        kind => Err(not_here(kind, &RAILS)),
+        kind => Err(unknown_kind(kind, &RAILS)),
     }
 }
 
@@ -41,19 +63,18 @@ const SINKS: [(&str, bool); 5] = [
     ("http", cfg!(feature = "http")),
 ];
 
-/// Builds a sink from its table in the settings: `kind` says which, the rest is that kind's own.
+/// Builds a sink from its table in the settings. `kind` selects the kind; the other settings are those of the kind.
 ///
-/// Files and environment variables that the settings name are read here, once. No broker is asked: the first
-/// publication connects.
+/// Files and environment variables that the settings name are read here, once. The first publication connects.
 ///
 /// # Errors
 ///
-/// What is wrong with which setting, and what to write instead.
+/// The setting that is wrong, and what to write instead.
 pub fn sink(name: &str, settings: toml::Table) -> Result<Arc<dyn Sink>, ConfigError> {
-    build_sink(settings).map_err(|problem| problem.of_sink(name))
+    build_sink(settings).map_err(|error| error.for_sink(name))
 }
 
-fn build_sink(mut settings: toml::Table) -> Result<Arc<dyn Sink>, Problem> {
+fn build_sink(mut settings: toml::Table) -> Result<Arc<dyn Sink>, SettingError> {
     let kind = settings.remove("kind");
     match kind.as_ref().and_then(|kind| kind.as_str()) {
         #[cfg(feature = "nats")]
@@ -66,7 +87,7 @@ fn build_sink(mut settings: toml::Table) -> Result<Arc<dyn Sink>, Problem> {
         Some("kafka") => Ok(Arc::new(crate::event::kafka::Kafka::build(settings)?)),
         #[cfg(feature = "http")]
         Some("http") => Ok(Arc::new(crate::http::cloudevents::HttpSink::build(settings)?)),
-        kind => Err(not_here(kind, &SINKS)),
+        kind => Err(unknown_kind(kind, &SINKS)),
     }
 }
 
@@ -77,19 +98,18 @@ const STORES: [(&str, bool); 3] = [
     ("http", cfg!(feature = "http")),
 ];
 
-/// Builds a store from its table in the settings: `kind` says which, the rest is that kind's own.
+/// Builds a store from its table in the settings. `kind` selects the kind; the other settings are those of the kind.
 ///
-/// Files and environment variables that the settings name are read here, once. No server is asked: the first write
-/// connects.
+/// Files and environment variables that the settings name are read here, once. The first write connects.
 ///
 /// # Errors
 ///
-/// What is wrong with which setting, and what to write instead.
+/// The setting that is wrong, and what to write instead.
 pub fn store(name: &str, settings: toml::Table) -> Result<Arc<dyn Store>, ConfigError> {
-    build_store(settings).map_err(|problem| problem.of_store(name))
+    build_store(settings).map_err(|error| error.for_store(name))
 }
 
-fn build_store(mut settings: toml::Table) -> Result<Arc<dyn Store>, Problem> {
+fn build_store(mut settings: toml::Table) -> Result<Arc<dyn Store>, SettingError> {
     let kind = settings.remove("kind");
     match kind.as_ref().and_then(|kind| kind.as_str()) {
         #[cfg(feature = "postgres")]
@@ -97,19 +117,19 @@ fn build_store(mut settings: toml::Table) -> Result<Arc<dyn Store>, Problem> {
         #[cfg(feature = "redis")]
         Some("redis") => Ok(Arc::new(crate::metadata::redis::Redis::build(settings)?)),
         #[cfg(feature = "http")]
-        Some("http") => Ok(Arc::new(crate::http::put::HttpStore::build(settings)?)),
-        kind => Err(not_here(kind, &STORES)),
+        Some("http") => Ok(Arc::new(crate::http::store::HttpStore::build(settings)?)),
+        kind => Err(unknown_kind(kind, &STORES)),
     }
 }
 
-/// What there is instead of a kind that is not here.
-fn not_here(kind: Option<&str>, kinds: &[(&str, bool)]) -> Problem {
+/// The error for an unknown kind, or for one that this build does not have.
+fn unknown_kind(kind: Option<&str>, kinds: &[(&str, bool)]) -> SettingError {
     if let Some(kind) = kind.filter(|kind| kinds.contains(&(kind, false))) {
         let text = format!("is {kind:?}, which this build does not have: build with the feature {kind:?}");
-        return Problem::new("kind", text);
+        return SettingError::new("kind", text);
     }
-    let here = kinds.iter().filter(|(_, here)| *here).map(|(kind, _)| format!("{kind:?}"));
-    Problem::new("kind", format!("must be one of {}", here.collect::<Vec<_>>().join(", ")))
+    let available = kinds.iter().filter(|(_, available)| *available).map(|(kind, _)| format!("{kind:?}"));
+    SettingError::new("kind", format!("must be one of {}", available.collect::<Vec<_>>().join(", ")))
 }
 
 #[cfg(test)]
@@ -117,24 +137,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_of_sink_or_store_that_nobody_knows_is_refused_with_those_that_there_are() {
+    fn an_unknown_kind_of_sink_or_store_is_refused_with_the_known_kinds() {
         for toml in ["", "kind = 'natz'", "kind = 1"] {
-            let said = sink("orders", toml.parse().unwrap()).err().unwrap().to_string();
-            assert!(said.starts_with("sink orders: kind: must be one of "), "{said}");
-            let said = store("copies", toml.parse().unwrap()).err().unwrap().to_string();
-            assert!(said.starts_with("store copies: kind: must be one of "), "{said}");
+            let error = sink("orders", toml.parse().unwrap()).err().unwrap().to_string();
+            assert!(error.starts_with("sink orders: kind: must be one of "), "{error}");
+            let error = store("copies", toml.parse().unwrap()).err().unwrap().to_string();
+            assert!(error.starts_with("store copies: kind: must be one of "), "{error}");
         }
     }
 
     fn refusal(toml: &str) -> String {
         match rail("sepa", toml.parse().unwrap()) {
-            Ok(_) => panic!("{toml} was taken"),
+            Ok(_) => panic!("{toml} was accepted"),
             Err(error) => error.to_string(),
         }
     }
 
     #[test]
-    fn a_kind_that_nobody_knows_is_refused_with_those_that_there_are() {
+    fn an_unknown_kind_of_rail_is_refused_with_the_known_kinds() {
         for toml in ["", "kind = 'htpp'", "kind = 'noop'", "kind = 1"] {
             assert!(refusal(toml).starts_with("rail sepa: kind: must be one of "), "{toml}");
         }

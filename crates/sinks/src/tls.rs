@@ -1,4 +1,6 @@
-//! Whom to believe, and who we are to a server that asks: rustls with ring, TLS 1.2 and 1.3, no early data.
+//! Builds the TLS client configuration: trusted certificate authorities and the client certificate.
+//!
+//! rustls with ring, TLS 1.2 and 1.3, no early data.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,63 +10,66 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::config::Problem;
+use crate::config::SettingError;
 
-/// Where certificates and keys are found. Every way out has these settings, under these names.
+/// The settings for certificates and keys. Every destination has them under these names.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Files<'a> {
+pub(crate) struct TlsFiles<'a> {
     pub(crate) root_ca_file: Option<&'a Path>,
     pub(crate) system_roots: bool,
     pub(crate) client_certificate_file: Option<&'a Path>,
     pub(crate) client_key_file: Option<&'a Path>,
 }
 
-/// The settings of rustls. `needed` says whether any connection will use them.
-pub(crate) fn client(files: Files<'_>, needed: bool) -> Result<ClientConfig, Problem> {
+/// Builds the configuration. `needed` says whether any connection will use TLS: without it, system roots are not read.
+pub(crate) fn client_config(files: TlsFiles<'_>, needed: bool) -> Result<ClientConfig, SettingError> {
     let mut roots = RootCertStore::empty();
     if let Some(path) = files.root_ca_file {
         for certificate in certificates("root_ca_file", path)? {
-            roots.add(certificate).map_err(|error| unusable("root_ca_file").because(error))?;
+            roots.add(certificate).map_err(|error| unusable("root_ca_file").with_source(error))?;
         }
     }
     if files.system_roots && needed {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     }
-    let nobody = roots.is_empty();
+    let no_roots = roots.is_empty();
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|error| Problem::new("url", "TLS cannot be used").because(error))?
+        .map_err(|error| SettingError::new("url", "TLS cannot be used").with_source(error))?
         .with_root_certificates(roots);
     let client = match (files.client_certificate_file, files.client_key_file) {
         (None, None) => builder.with_no_client_auth(),
         (Some(certificate), Some(key)) => {
             let chain = certificates("client_certificate_file", certificate)?;
-            let secret =
-                PrivateKeyDer::from_pem_file(key).map_err(|error| unusable("client_key_file").because(error))?;
+            let secret = PrivateKeyDer::from_pem_file(key)
+                .map_err(|error| unusable("client_key_file").with_source(error))?;
             builder.with_client_auth_cert(chain, secret).map_err(|error| {
-                Problem::new("client_key_file", "must fit client_certificate_file").because(error)
+                SettingError::new("client_key_file", "must fit client_certificate_file").with_source(error)
             })?
         }
         (Some(_), None) => {
-            return Err(Problem::new("client_key_file", "must be set with client_certificate_file"));
+            return Err(SettingError::new("client_key_file", "must be set with client_certificate_file"));
         }
         (None, Some(_)) => {
-            return Err(Problem::new("client_certificate_file", "must be set with client_key_file"));
+            return Err(SettingError::new("client_certificate_file", "must be set with client_key_file"));
         }
     };
-    if needed && nobody {
-        return Err(Problem::new("root_ca_file", "must name a file: there is no other authority to believe"));
+    if needed && no_roots {
+        return Err(SettingError::new(
+            "root_ca_file",
+            "must name a file: no other certificate authority is trusted",
+        ));
     }
     Ok(client)
 }
 
-fn certificates(setting: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Problem> {
+fn certificates(setting: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, SettingError> {
     let all: Result<Vec<_>, _> =
-        CertificateDer::pem_file_iter(path).map_err(|error| unusable(setting).because(error))?.collect();
-    let all = all.map_err(|error| unusable(setting).because(error))?;
+        CertificateDer::pem_file_iter(path).map_err(|error| unusable(setting).with_source(error))?.collect();
+    let all = all.map_err(|error| unusable(setting).with_source(error))?;
     if all.is_empty() { Err(unusable(setting)) } else { Ok(all) }
 }
 
-fn unusable(setting: &'static str) -> Problem {
-    Problem::new(setting, "must name a PEM file that can be read and used")
+fn unusable(setting: &'static str) -> SettingError {
+    SettingError::new(setting, "must name a PEM file that can be read and used")
 }

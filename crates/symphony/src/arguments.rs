@@ -1,36 +1,36 @@
-//! The arguments as they may be shown: without what may hold a password.
+//! Redacts arguments that may hold a password, so that error messages can quote the rest.
 
 use std::ffi::OsString;
 
-/// What stands in the place of what is not shown.
-const BLOT: &str = "***";
+/// Replaces the text that is not shown.
+const REDACTED: &str = "***";
 
-/// Blots what may be the address of a database, however badly it is written: whatever holds `://` or `password`.
+/// Redacts an argument that may be a database URL, even a malformed one: any text with `://` or `password`.
 ///
-/// The name of an option stays, and the scheme of a URL, for a person to know which argument it is.
-pub(crate) fn blotted(argument: OsString) -> OsString {
+/// The name of an option and the scheme of a URL stay, so that the user sees which argument it is.
+pub(crate) fn redacted(argument: OsString) -> OsString {
     let text = argument.to_string_lossy();
     if !text.contains("://") && !text.to_ascii_lowercase().contains("password") {
         return argument;
     }
-    if is_option(&text) {
+    if is_option_name(&text) {
         return argument;
     }
     match text.split_once('=') {
-        Some((name, value)) if is_option(name) => format!("{name}={}", blot(value)).into(),
-        _ => blot(&text).into(),
+        Some((name, value)) if is_option_name(name) => format!("{name}={}", redact_value(value)).into(),
+        _ => redact_value(&text).into(),
     }
 }
 
 /// Whether this is the name of an option and nothing else, such as `--password`.
-fn is_option(text: &str) -> bool {
+fn is_option_name(text: &str) -> bool {
     text.strip_prefix("--").is_some_and(|name| name.chars().all(|c| c.is_ascii_alphabetic() || c == '-'))
 }
 
-fn blot(text: &str) -> String {
+fn redact_value(text: &str) -> String {
     match text.split_once("://") {
-        Some((scheme, _)) if scheme.chars().all(|c| c.is_ascii_alphabetic()) => format!("{scheme}://{BLOT}"),
-        _ => BLOT.to_owned(),
+        Some((scheme, _)) if scheme.chars().all(|c| c.is_ascii_alphabetic()) => format!("{scheme}://{REDACTED}"),
+        _ => REDACTED.to_owned(),
     }
 }
 
@@ -52,7 +52,7 @@ mod tests {
             ("--password", "--password"),
             ("--password=s3cret", "--password=***"),
         ] {
-            assert_eq!(blotted(given.into()), OsString::from(shown), "{given}");
+            assert_eq!(redacted(given.into()), OsString::from(shown), "{given}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The settings of `symphony run`: the program's own file of defaults, and over it the user's.
+//! The settings of `symphony run`: the user's file, merged over the defaults.
 //!
-//! The defaults stand in `symphony.example.toml` and nowhere else. A setting that is not in that file does not exist, so a
-//! misspelt one is refused. What a rail makes of its section is for the sinks to say; ranges are for the engine.
+//! `symphony.example.toml` holds all defaults. A setting that is not in that file does not exist, so a misspelt one is
+//! refused. The sinks crate parses the sections of rails, sinks and stores, and the engine checks ranges.
 
 mod lane;
 
@@ -10,24 +10,24 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
+use symphony_console::access;
+use symphony_console::server::{Hosts, Limits};
 use symphony_relay::event::routing::{Route, Routes};
 use symphony_relay::{Settings, metadata};
 use symphony_sinks::without_value;
 use toml::{Table, Value};
 
-use crate::console::access;
 use crate::failure::Failure;
-use crate::server::{Limits, head::Hosts};
 
 pub(crate) use lane::UnservedRails;
-use lane::{Event, Metadata, Paced, Payment, RouteSection, StoreRoute};
+use lane::{Event, LaneSection, Metadata, Payment, RouteSection, StoreRoute};
 
-/// Every setting, with its default.
+/// Every setting with its default, as `symphony run --print-example` prints it.
 pub(crate) const EXAMPLE: &str = include_str!("../../../symphony.example.toml");
-/// The sections whose entries are the user's to name, or are for the sinks to know.
-const NAMED: [&str; 4] = ["rails", "sinks", "stores", "traces"];
-/// A file of settings is read by people: nobody writes one that is longer.
-const LONGEST: u64 = 1024 * 1024;
+/// Sections whose entries the user names, or whose settings only the sinks crate knows.
+const USER_NAMED_SECTIONS: [&str; 4] = ["rails", "sinks", "stores", "traces"];
+/// A larger file is not a settings file.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// All settings.
 #[derive(Debug, Deserialize)]
@@ -35,11 +35,11 @@ const LONGEST: u64 = 1024 * 1024;
 pub(crate) struct Config {
     pub(crate) database: Database,
     pub(crate) relayer: Relayer,
-    pub(crate) payment: Paced<Payment>,
-    pub(crate) event: Paced<Event>,
-    metadata: Paced<Metadata>,
+    pub(crate) payment: LaneSection<Payment>,
+    pub(crate) event: LaneSection<Event>,
+    metadata: LaneSection<Metadata>,
     pub(crate) console: Console,
-    /// For the sinks.
+    /// Parsed by the sinks crate.
     pub(crate) traces: Table,
     defaults: BTreeMap<String, Table>,
     rails: BTreeMap<String, Table>,
@@ -47,7 +47,7 @@ pub(crate) struct Config {
     stores: BTreeMap<String, Table>,
 }
 
-/// Where the outbox is.
+/// The connections to the outbox's database.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Database {
@@ -55,7 +55,7 @@ pub(crate) struct Database {
     pub(crate) listen_url: String,
 }
 
-/// Addresses may hold a password.
+/// URLs may hold a password.
 impl std::fmt::Debug for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Database").finish_non_exhaustive()
@@ -69,17 +69,17 @@ pub(crate) struct Console {
     pub(crate) read_url: String,
     pub(crate) act_url: String,
     pub(crate) listen: String,
-    pub(crate) tokens: Vec<access::Section>,
+    pub(crate) tokens: Vec<access::TokenConfig>,
 }
 
-/// Addresses may hold a password.
+/// URLs may hold a password.
 impl std::fmt::Debug for Console {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Console").field("tokens", &self.tokens).finish_non_exhaustive()
     }
 }
 
-/// The process.
+/// The process: its name, its endpoints and its log.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Relayer {
@@ -92,61 +92,61 @@ pub(crate) struct Relayer {
     pub(crate) log_level: LogLevel,
 }
 
-/// How log lines are written.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
-    /// For machines.
+    /// One JSON object per line.
     Json,
-    /// For people.
+    /// Plain text.
     Text,
 }
 
-/// The least serious that is logged.
+/// The lowest severity that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogLevel {
-    /// Something is broken.
+    /// Errors alone.
     Error,
-    /// Something may break.
+    /// Errors and warnings.
     Warn,
-    /// What happened.
+    /// Also events of normal work.
     Info,
-    /// What was done about it.
+    /// Also what the engine does about them.
     Debug,
     /// Everything.
     Trace,
 }
 
-/// The section of a rail, a sink or a store, split into what the engine reads and what the way out does.
+/// The section of a rail, a sink or a store: the engine reads `slots`, the sinks crate reads the rest.
 #[derive(Debug)]
-pub(crate) struct WayOut {
+pub(crate) struct DestinationSection {
     pub(crate) name: String,
-    /// Dispatches at the same time, where it has fewer than the process.
+    /// Concurrent dispatches, if fewer than the lane's.
     pub(crate) slots: Option<usize>,
-    /// For the sinks.
+    /// Parsed by the sinks crate.
     pub(crate) settings: Table,
 }
 
 impl Config {
-    /// Reads the user's file over the defaults; without one, the defaults alone.
+    /// Reads the user's file and merges it over the defaults. Without a file, the defaults apply.
     pub(crate) fn load(file: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = file else { return Self::parse("") };
         let text = read(path).map_err(|error| {
-            Failure::usage(format!("cannot read the settings in {}: {error}", path.display()))
+            Failure::usage(format!("cannot read the settings file {}: {error}", path.display()))
                 .hint("see all settings with: symphony run --print-example")
         })?;
-        Self::parse(&text).map_err(|failure| failure.within(&format!("the settings in {}", path.display())))
+        Self::parse(&text).map_err(|failure| failure.with_context(&format!("the settings in {}", path.display())))
     }
 
     fn parse(text: &str) -> Result<Self, Failure> {
-        let mut all: Table = EXAMPLE.parse().map_err(wrong)?;
-        let given: Table = text.parse().map_err(|error| not_toml(text, &error))?;
-        lay_over(&mut all, given, "")?;
-        Self::deserialize(Value::Table(all)).map_err(|error| unfit(&error))
+        let mut all: Table = EXAMPLE.parse().map_err(invalid)?;
+        let given: Table = text.parse().map_err(|error| invalid_toml(text, &error))?;
+        merge(&mut all, given, "")?;
+        Self::deserialize(Value::Table(all)).map_err(|error| wrong_type(&error))
     }
 
-    /// What the HTTP server may hold, and under which names it answers.
+    /// The HTTP server's connection limits, and the host names that it answers to.
     pub(crate) fn server_limits(&self) -> Result<Limits, Failure> {
         let Relayer { max_connections, max_connections_per_peer, hosts, .. } = &self.relayer;
         for (setting, value) in
@@ -154,52 +154,52 @@ impl Config {
         {
             // With fewer, a browser would close its own connections.
             if !(16..=16_384).contains(&value) {
-                return Err(wrong(format!("relayer.{setting} must be from 16 to 16384")));
+                return Err(invalid(format!("relayer.{setting} must be from 16 to 16384")));
             }
         }
         if max_connections_per_peer > max_connections {
-            return Err(wrong("relayer.max_connections_per_peer must not be above relayer.max_connections"));
+            return Err(invalid("relayer.max_connections_per_peer must not be above relayer.max_connections"));
         }
         let hosts = Hosts::parse(hosts)?;
         Ok(Limits { connections: *max_connections, per_peer: *max_connections_per_peer, hosts })
     }
 
     /// The section of each rail, with the defaults of its kind below it.
-    pub(crate) fn rails(&self) -> Result<Vec<WayOut>, Failure> {
-        self.rails.iter().map(|(name, own)| way_out("rails", name, own, &self.defaults)).collect()
+    pub(crate) fn rails(&self) -> Result<Vec<DestinationSection>, Failure> {
+        self.rails.iter().map(|(name, own)| destination_section("rails", name, own, &self.defaults)).collect()
     }
 
     /// The section of each sink.
-    pub(crate) fn sinks(&self) -> Result<Vec<WayOut>, Failure> {
-        self.sinks.iter().map(|(name, own)| way_out("sinks", name, own, &BTreeMap::new())).collect()
+    pub(crate) fn sinks(&self) -> Result<Vec<DestinationSection>, Failure> {
+        self.sinks.iter().map(|(name, own)| destination_section("sinks", name, own, &BTreeMap::new())).collect()
     }
 
-    /// Which sink gets which event.
+    /// The routes from events to sinks.
     pub(crate) fn routes(&self) -> Result<Routes, Failure> {
         let route = |section: &RouteSection| {
             let RouteSection { aggregate_type, event_type, sink, destination } = section;
             if !self.sinks.contains_key(sink) {
-                return Err(wrong(format!("event.routes: there is no section [sinks.{sink}]")));
+                return Err(invalid(format!("event.routes: there is no section [sinks.{sink}]")));
             }
             Route::new(aggregate_type, event_type, sink, destination)
-                .map_err(|error| wrong(format!("event.routes: destination {destination:?}: {error}")))
+                .map_err(|error| invalid(format!("event.routes: destination {destination:?}: {error}")))
         };
         Ok(Routes::new(self.event.own.routes.iter().map(route).collect::<Result<_, _>>()?))
     }
 
     /// The section of each store.
-    pub(crate) fn stores(&self) -> Result<Vec<WayOut>, Failure> {
-        self.stores.iter().map(|(name, own)| way_out("stores", name, own, &BTreeMap::new())).collect()
+    pub(crate) fn stores(&self) -> Result<Vec<DestinationSection>, Failure> {
+        self.stores.iter().map(|(name, own)| destination_section("stores", name, own, &BTreeMap::new())).collect()
     }
 
-    /// Which store gets the metadata of which entities.
+    /// The routes from entity types to stores.
     pub(crate) fn store_routes(&self) -> Result<metadata::routing::Routes, Failure> {
         let route = |StoreRoute { entity_type, store }: &StoreRoute| {
             if !self.stores.contains_key(store) {
-                return Err(wrong(format!("metadata.routes: there is no section [stores.{store}]")));
+                return Err(invalid(format!("metadata.routes: there is no section [stores.{store}]")));
             }
             if entity_type.trim().is_empty() {
-                return Err(wrong("metadata.routes: entity_type is blank: write a type, or \"*\" for any"));
+                return Err(invalid("metadata.routes: entity_type is blank; write a type, or \"*\" for any"));
             }
             Ok(metadata::routing::Route { entity_type: entity_type.clone(), store: store.clone() })
         };
@@ -207,23 +207,28 @@ impl Config {
         Ok(metadata::routing::Routes::new(routes))
     }
 
-    /// How the engine of the payment lane works.
-    pub(crate) fn payment_settings(&self, rails: &[WayOut]) -> Settings {
-        Settings { repair_every: self.payment.own.repair_every, ..self.payment.pace.settings(rails) }
+    /// The engine settings of the payment lane.
+    pub(crate) fn payment_settings(&self, rails: &[DestinationSection]) -> Settings {
+        Settings { repair_every: self.payment.own.repair_every, ..self.payment.engine.settings(rails) }
     }
 
-    /// How the engine of the event lane works. Claims take over what is stale, so there is nothing to repair.
-    pub(crate) fn event_settings(&self, sinks: &[WayOut]) -> Settings {
-        Settings { repair_every: Duration::ZERO, ..self.event.pace.settings(sinks) }
+    /// The engine settings of the event lane. It has no repair: claims take over expired claims.
+    pub(crate) fn event_settings(&self, sinks: &[DestinationSection]) -> Settings {
+        Settings { repair_every: Duration::ZERO, ..self.event.engine.settings(sinks) }
     }
 
-    /// How the engine of the metadata lane works.
-    pub(crate) fn metadata_settings(&self, stores: &[WayOut]) -> Settings {
-        Settings { repair_every: self.metadata.own.repair_every, ..self.metadata.pace.settings(stores) }
+    /// The engine settings of the metadata lane.
+    pub(crate) fn metadata_settings(&self, stores: &[DestinationSection]) -> Settings {
+        Settings { repair_every: self.metadata.own.repair_every, ..self.metadata.engine.settings(stores) }
     }
 }
 
-fn way_out(section: &str, name: &str, own: &Table, defaults: &BTreeMap<String, Table>) -> Result<WayOut, Failure> {
+fn destination_section(
+    section: &str,
+    name: &str,
+    own: &Table,
+    defaults: &BTreeMap<String, Table>,
+) -> Result<DestinationSection, Failure> {
     let mut own = own.clone();
     let slots = own.remove("slots").map(|slots| {
         slots
@@ -234,68 +239,70 @@ fn way_out(section: &str, name: &str, own: &Table, defaults: &BTreeMap<String, T
     let kind = own.get("kind").and_then(Value::as_str).unwrap_or_default();
     let mut settings = defaults.get(kind).cloned().unwrap_or_default();
     settings.extend(own);
-    Ok(WayOut { name: name.to_owned(), slots: slots.transpose()?, settings })
+    Ok(DestinationSection { name: name.to_owned(), slots: slots.transpose()?, settings })
 }
 
 fn read(path: &Path) -> std::io::Result<String> {
     let length = std::fs::metadata(path)?.len();
-    if length > LONGEST {
-        return Err(std::io::Error::other(format!("it has {length} bytes, and at most {LONGEST} are read")));
+    if length > MAX_FILE_BYTES {
+        return Err(std::io::Error::other(format!(
+            "it has {length} bytes, more than the limit of {MAX_FILE_BYTES}"
+        )));
     }
     std::fs::read_to_string(path)
 }
 
-fn wrong(error: impl std::fmt::Display) -> Failure {
+fn invalid(error: impl std::fmt::Display) -> Failure {
     Failure::usage(error.to_string().trim_end().to_owned())
         .hint("see all settings with: symphony run --print-example")
 }
 
-/// The file is no TOML: where, and of which setting. Never the line itself, which may hold a secret.
-fn not_toml(text: &str, error: &toml::de::Error) -> Failure {
+/// A syntax error: its position and the setting's name. The line itself is never shown, because it may hold a secret.
+fn invalid_toml(text: &str, error: &toml::de::Error) -> Failure {
     let start = error.span().map_or(0, |span| span.start).min(text.len());
     let before = text.get(..start).unwrap_or_default();
     let (number, column) =
         (before.matches('\n').count() + 1, before.chars().rev().take_while(|c| *c != '\n').count() + 1);
     let line = text.lines().nth(number - 1).unwrap_or_default();
-    // Only a name that the example has too: anything else may be a part of a secret.
+    // Only a name that the example has as well: any other text may be part of a secret.
     let key = line.split_once('=').map(|(key, _)| key.trim());
     let known = |key: &&str| !key.is_empty() && EXAMPLE.contains(&format!("{key} ="));
     let key = key.filter(known).map(|key| format!(", {key}")).unwrap_or_default();
-    // The parser's words, unless they repeat a word of the line.
+    // The parser's message, unless it repeats a word of the line.
     let mut words = line.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 3);
-    let said = error.message().lines().next().unwrap_or_default();
-    let why = if words.any(|word| said.contains(word)) { "" } else { said };
+    let message = error.message().lines().next().unwrap_or_default();
+    let why = if words.any(|word| message.contains(word)) { "" } else { message };
     let separator = if why.is_empty() { "" } else { ": " };
-    wrong(format!("line {number}, column {column}{key}: this is not TOML{separator}{why}"))
+    invalid(format!("line {number}, column {column}{key}: this is not TOML{separator}{why}"))
 }
 
-/// A setting has a value of the wrong type: which one, and what it must be. Never the value.
-fn unfit(error: &toml::de::Error) -> Failure {
+/// A setting has a value of the wrong type: its name, and what it must be. The value is never shown.
+fn wrong_type(error: &toml::de::Error) -> Failure {
     let shown = error.to_string();
     let mut lines = shown.lines();
     let message = without_value(lines.next().unwrap_or_default());
     let mut path: Vec<_> = lines.filter_map(|line| line.strip_prefix("in `")?.strip_suffix('`')).collect();
     path.reverse();
-    if path.is_empty() { wrong(message) } else { wrong(format!("{}: {message}", path.join("."))) }
+    if path.is_empty() { invalid(message) } else { invalid(format!("{}: {message}", path.join("."))) }
 }
 
-/// Puts what was given over what there is. What there is says which names exist.
-fn lay_over(all: &mut Table, given: Table, path: &str) -> Result<(), Failure> {
+/// Merges the user's settings over the defaults, which say which names exist.
+fn merge(all: &mut Table, given: Table, path: &str) -> Result<(), Failure> {
     for (name, value) in given {
         let at = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        if NAMED.contains(&path) {
+        if USER_NAMED_SECTIONS.contains(&path) {
             all.insert(name, value);
             continue;
         }
         match (all.get_mut(&name), value) {
-            (Some(Value::Table(below)), Value::Table(given)) => lay_over(below, given, &at)?,
-            (Some(Value::Table(_)), _) => return Err(wrong(format!("{at} is a section: write [{at}]"))),
-            (Some(there), value) => *there = value,
+            (Some(Value::Table(below)), Value::Table(given)) => merge(below, given, &at)?,
+            (Some(Value::Table(_)), _) => return Err(invalid(format!("{at} is a section; write [{at}]"))),
+            (Some(current), value) => *current = value,
             // A kind of rail may have settings without a default.
             (None, value) if path.starts_with("defaults.") => {
                 all.insert(name, value);
             }
-            (None, _) => return Err(wrong(format!("there is no setting {at}"))),
+            (None, _) => return Err(invalid(format!("there is no setting {at}"))),
         }
     }
     Ok(())
@@ -306,7 +313,7 @@ mod tests {
     use super::*;
 
     fn refusal(text: &str) -> String {
-        Config::parse(text).unwrap_err().in_full()
+        Config::parse(text).unwrap_err().render()
     }
 
     #[test]
@@ -318,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_goes_before_what_is_there() {
+    fn the_users_settings_override_the_defaults() {
         let config = Config::parse(
             "[payment]\nslots = 3\n[defaults.http]\ntimeout = '9s'\n\
              [rails.sepa]\nkind = 'http'\nslots = 2\nurl = 'https://b'\n[rails.b]\nkind = 'http'\ntimeout = '1s'\n",
@@ -326,7 +333,7 @@ mod tests {
         .unwrap();
         let rails = config.rails().unwrap();
         assert_eq!(config.payment_settings(&rails).slots, 3);
-        // Where several are served, none has all slots unless its section says so.
+        // Where several rails are served, none gets all slots unless its section says so.
         let slots = BTreeMap::from([("b".to_owned(), 2), ("sepa".to_owned(), 2)]);
         assert_eq!(config.payment_settings(&rails).route_slots, slots);
         assert!(config.payment_settings(&[]).route_slots.is_empty());
@@ -337,23 +344,23 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_or_has_another_type_is_refused_by_name() {
+    fn an_unknown_setting_or_a_wrong_type_is_refused_by_name() {
         assert!(refusal("[payment]\nslot = 3").contains("there is no setting payment.slot"));
         assert!(refusal("[payments]\nslots = 3").contains("there is no setting payments"));
         assert!(refusal("payment = 3").contains("payment is a section"));
         assert!(refusal("[payment]\nslots = 'many'").contains("slots"));
         assert!(refusal("[payment]\nlease = 30").contains("lease"));
         assert!(refusal("[payment]\nlease = 'soon'").contains("write \"500ms\""));
-        assert!(refusal("[payment]\nlease = '-3s'").contains("must be a time"));
+        assert!(refusal("[payment]\nlease = '-3s'").contains("must be a duration"));
         assert!(refusal("[payment]\nlease = '4500ms'").contains("4.5s is not in whole seconds"));
         assert!(refusal("[relayer]\nlog_level = 'loud'").contains("log_level"));
         assert!(refusal("[payment").contains("line 1, column "));
     }
 
     #[test]
-    fn what_is_no_toml_is_told_by_its_place_and_never_by_its_words() {
-        let said = refusal("# ü\n[rails.sepa]\nsecret_env = whsec_hidden");
-        assert!(said.contains("line 3, column 14, secret_env: this is not TOML"), "{said}");
+    fn a_syntax_error_shows_its_position_and_never_the_text() {
+        let error = refusal("# ü\n[rails.sepa]\nsecret_env = whsec_hidden");
+        assert!(error.contains("line 3, column 14, secret_env: this is not TOML"), "{error}");
         for text in [
             "whsec_hidden",
             "whsec_hidden =",
@@ -361,18 +368,23 @@ mod tests {
             "whsec_hidden = 1\nwhsec_hidden = 2",
             "[whsec_hidden",
         ] {
-            let said = refusal(text);
-            assert!(!said.contains("hidden") && said.contains("line "), "{said}");
+            let error = refusal(text);
+            assert!(!error.contains("hidden") && error.contains("line "), "{error}");
         }
     }
 
     #[test]
-    fn a_route_names_a_sink_that_there_is() {
+    fn a_route_names_an_existing_sink() {
         let route = "[[event.routes]]\naggregate_type = '*'\nevent_type = '*'\nsink = 'bus'\ndestination = ";
         let routes = |text: &str| Config::parse(text).unwrap().routes();
-        assert!(routes(&format!("{route}'a'")).unwrap_err().in_full().contains("no section [sinks.bus]"));
+        assert!(routes(&format!("{route}'a'")).unwrap_err().render().contains("no section [sinks.bus]"));
         let sinks = "[sinks.bus]\nkind = 'nats'\n";
-        assert!(routes(&format!("{sinks}{route}'a.{{id}}'")).unwrap_err().in_full().contains("{id} is not known"));
+        assert!(
+            routes(&format!("{sinks}{route}'a.{{id}}'"))
+                .unwrap_err()
+                .render()
+                .contains("unknown placeholder {id}")
+        );
         assert_eq!(
             routes(&format!("{sinks}{route}'a.{{event_type}}'")).unwrap().sinks().collect::<Vec<_>>(),
             ["bus"]
@@ -382,31 +394,31 @@ mod tests {
     }
 
     #[test]
-    fn a_route_of_metadata_names_a_store_that_there_is() {
+    fn a_route_of_metadata_names_an_existing_store() {
         let routes = |text: &str| Config::parse(text).unwrap().store_routes();
         let route = "[[metadata.routes]]\nentity_type = '*'\nstore = 'copies'\n";
-        assert!(routes(route).unwrap_err().in_full().contains("no section [stores.copies]"));
+        assert!(routes(route).unwrap_err().render().contains("no section [stores.copies]"));
         let stores = "[stores.copies]\nkind = 'redis'\n";
         assert_eq!(routes(&format!("{stores}{route}")).unwrap().stores().collect::<Vec<_>>(), ["copies"]);
         let blank = route.replace("'*'", "' '");
-        assert!(routes(&format!("{stores}{blank}")).unwrap_err().in_full().contains("entity_type is blank"));
+        assert!(routes(&format!("{stores}{blank}")).unwrap_err().render().contains("entity_type is blank"));
         assert!(refusal(&format!("{route}topic = 'b'")).contains("topic"));
         assert!(refusal("[metadata]\nlease = '30s'").contains("there is no setting metadata.lease"));
     }
 
     #[test]
-    fn limits_of_the_server_have_bounds() {
+    fn connection_limits_have_a_range() {
         let limits = Config::load(None).unwrap().server_limits().unwrap();
         let default = Limits::default();
         assert_eq!((limits.connections, limits.per_peer), (default.connections, default.per_peer));
-        let refusal = |text: &str| Config::parse(text).unwrap().server_limits().unwrap_err().in_full();
+        let refusal = |text: &str| Config::parse(text).unwrap().server_limits().unwrap_err().render();
         assert!(refusal("[relayer]\nmax_connections = 8").contains("from 16 to 16384"));
         assert!(refusal("[relayer]\nmax_connections = 32").contains("must not be above relayer.max_connections"));
-        assert!(refusal("[relayer]\nhosts = ['*']").contains("is not the name of a host"));
+        assert!(refusal("[relayer]\nhosts = ['*']").contains("is not a host name"));
     }
 
     #[test]
-    fn an_address_is_not_shown() {
+    fn debug_output_shows_no_password() {
         let config = Config::parse(
             "[database]\nurl = 'postgres://me:s3cret@h/db'\n[console]\nread_url = 'postgres://me:s3cret@h/db'",
         )

@@ -1,51 +1,51 @@
-//! The connection that the arguments name.
+//! The option `--database-url`, and connections to that database.
 
-use symphony_outbox::{connect::Target, schema};
+use symphony_db::{connect::Target, schema};
 use tokio_postgres::Client;
 
 use crate::failure::Failure;
 
-/// Which database; the same for every command.
+/// The database that a command works on.
 #[derive(clap::Args)]
 pub(crate) struct Database {
-    /// The database, as postgres://user:password@host:5432/database?sslmode=verify-full&sslrootcert=FILE
+    /// Database, as postgres://user@host:5432/db?sslmode=verify-full&sslrootcert=FILE
     ///
-    /// A list of name=value does as well. The variable DATABASE_URL keeps the password out of the list of processes.
+    /// The form "host=… user=…" works as well. Prefer the variable: other users see arguments in the process list.
     #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
     database_url: Option<String>,
 }
 
 impl Database {
-    /// What was given. It may hold a password.
+    /// The URL that was given. It may hold a password.
     pub(crate) fn url(&self) -> Result<&str, Failure> {
         self.database_url.as_deref().filter(|url| !url.trim().is_empty()).ok_or_else(|| {
-            Failure::usage("which database? give --database-url, or set DATABASE_URL")
+            Failure::usage("no database is given: neither --database-url nor DATABASE_URL is set")
                 .hint("for example: export DATABASE_URL=postgres://me@localhost:5432/shop")
         })
     }
 
-    /// What was given, or else this.
+    /// The URL that was given, or else this one.
     pub(crate) fn url_or<'a>(&'a self, other: &'a str) -> Result<&'a str, Failure> {
         if other.trim().is_empty() { self.url() } else { Ok(self.url().unwrap_or(other)) }
     }
 
-    /// A session in it, for what makes sure itself that nothing of a stranger's runs.
+    /// Connects without the schema guard, for callers that run the guard or an install themselves.
     pub(crate) async fn open(&self) -> Result<Client, Failure> {
         open(&Target::parse(self.url()?)?).await
     }
 
-    /// A session in it, in which everything that is called or read in Symphony's schemas is Symphony's.
+    /// Connects, and refuses a database in which another owner's objects stand in for Symphony's.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
         connect(&Target::parse(self.url()?)?).await
     }
 }
 
-/// A session there, for what makes sure itself that nothing of a stranger's runs.
+/// Connects without the schema guard, for callers that run the guard or an install themselves.
 pub(crate) async fn open(target: &Target) -> Result<Client, Failure> {
-    Ok(target.connect_to_ask().await?.into_client())
+    Ok(target.connect_session().await?.into_client())
 }
 
-/// A session there, in which everything that is called or read in Symphony's schemas is Symphony's.
+/// Connects, and refuses a database in which another owner's objects stand in for Symphony's.
 pub(crate) async fn connect(target: &Target) -> Result<Client, Failure> {
     let mut client = open(target).await?;
     schema::guard(&mut client).await?;

@@ -1,52 +1,48 @@
-//! What ends a command, and the exit code that it means.
+//! Errors that end a command: what failed, why, what to do next, and the exit code.
 
 use std::{error::Error, fmt::Write as _, process::ExitCode};
 
-use symphony_outbox::{
-    connect,
-    error::{
-        CompleteError, EnqueueError, Fault, LeaseError, OperateError, Report, event::PublishError,
-        metadata::CreateError,
-    },
-    schema,
-};
-use symphony_proof::kit::scratch;
+use symphony_client::error::{CreateError, DatabaseError, EnqueueError, ErrorDetails, PublishError};
+use symphony_db::error::{ClaimError, CompleteError, OperateError};
+use symphony_db::{connect, schema};
+#[cfg(feature = "dev-tools")]
+use symphony_testkit::test_database;
 
-/// The answer is no: a difference was found, a proof failed, there is no such outbox.
-pub(crate) const NO: u8 = 1;
-/// The arguments are wrong.
+/// A check failed or the command could not do its work: a difference, a failed proof, an unknown outbox.
+pub(crate) const FAILED: u8 = 1;
+/// Arguments or settings are invalid.
 pub(crate) const USAGE: u8 = 2;
-/// The database was not reached, or refused.
+/// The database could not be reached, or refused the statement.
 pub(crate) const DATABASE: u8 = 3;
 
-/// The same in the words of --help.
+/// The exit codes as `--help` lists them.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
-  0  done, or the answer is yes
-  1  the answer is no: a difference was found, a proof failed, there is no such thing
-  2  the arguments are wrong
-  3  the database was not reached, or refused
-  129, 130, 143  interrupted: the terminal was closed, Ctrl-C, or a request to end";
+  0  success
+  1  failure: a check did not pass, an object does not exist, or an operation failed
+  2  invalid arguments or settings
+  3  the database cannot be reached, or refused the statement
+  129, 130, 143  ended by SIGHUP, SIGINT (Ctrl-C) or SIGTERM";
 
-/// What a command answers when nothing went wrong.
+/// How a command ends that has printed its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// Done, or what was asked is so.
-    Yes,
-    /// What was asked is not so. The result has said why.
-    No,
+pub(crate) enum ExitStatus {
+    /// The command did its work, and its checks passed.
+    Success,
+    /// A check failed. The printed result says which.
+    CheckFailed,
 }
 
-impl From<Answer> for ExitCode {
-    fn from(answer: Answer) -> Self {
-        match answer {
-            Answer::Yes => Self::SUCCESS,
-            Answer::No => Self::from(NO),
+impl From<ExitStatus> for ExitCode {
+    fn from(status: ExitStatus) -> Self {
+        match status {
+            ExitStatus::Success => Self::SUCCESS,
+            ExitStatus::CheckFailed => Self::from(FAILED),
         }
     }
 }
 
-/// Why a command has no result.
+/// An error that ends a command.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
@@ -56,45 +52,45 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The answer is no.
-    pub(crate) fn no(message: impl Into<String>) -> Self {
-        Self { code: NO, message: message.into(), hint: None, source: None }
+    /// An error with exit code 1.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { code: FAILED, message: message.into(), hint: None, source: None }
     }
 
-    /// The arguments are wrong.
+    /// An invalid argument or setting.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { code: USAGE, message: message.into(), hint: None, source: None }
     }
 
-    /// The database was not reached, or refused.
+    /// The database could not be reached, or refused the statement.
     pub(crate) fn database(message: impl Into<String>, source: impl Error + Send + Sync + 'static) -> Self {
         Self { code: DATABASE, message: message.into(), hint: None, source: Some(Box::new(source)) }
     }
 
-    /// The answer is no, and something led to it.
+    /// An error with exit code 1, and its cause.
     pub(crate) fn because(message: impl Into<String>, source: impl Error + Send + Sync + 'static) -> Self {
-        Self { source: Some(Box::new(source)), ..Self::no(message) }
+        Self { source: Some(Box::new(source)), ..Self::new(message) }
     }
 
-    /// A signal asked us to end. The code is the one that shells use.
+    /// A signal ended the command. The exit code is 128 plus the signal's number, as in a shell.
     pub(crate) fn interrupted(signal: i32) -> Self {
-        let code = u8::try_from(128 + signal).unwrap_or(NO);
-        Self { code, ..Self::no("interrupted; what was made for this run is removed") }
+        let code = u8::try_from(128 + signal).unwrap_or(FAILED);
+        Self { code, ..Self::new("interrupted; everything that this run had created was removed") }
     }
 
-    /// The same in other words.
-    pub(crate) fn saying(mut self, message: impl Into<String>) -> Self {
+    /// Replaces the message.
+    pub(crate) fn with_message(mut self, message: impl Into<String>) -> Self {
         self.message = message.into();
         self
     }
 
-    /// The same, and where it was found.
-    pub(crate) fn within(mut self, place: &str) -> Self {
-        self.message = format!("{place}: {}", self.message);
+    /// Puts a context before the message, such as the file or the setting.
+    pub(crate) fn with_context(mut self, context: &str) -> Self {
+        self.message = format!("{context}: {}", self.message);
         self
     }
 
-    /// What to do next.
+    /// Adds what to do next.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -104,23 +100,23 @@ impl Failure {
         ExitCode::from(self.code)
     }
 
-    /// The message, everything that led to it, and what to do next.
-    pub(crate) fn in_full(&self) -> String {
+    /// The message, its causes, and what to do next.
+    pub(crate) fn render(&self) -> String {
         let mut text = format!("error: {}\n", self.message);
         let mut hint = self.hint.clone();
         let mut last = self.message.clone();
         let mut source = self.source.as_deref().map(|source| source as &(dyn Error + 'static));
         while let Some(cause) = source {
             let words = match cause.downcast_ref::<tokio_postgres::error::DbError>() {
-                Some(said) => {
-                    hint = hint.or_else(|| said.hint().map(str::to_owned));
-                    let detail = said.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
-                    format!("{}: {}{detail} [SQLSTATE {}]", said.severity(), said.message(), said.code().code())
+                Some(error) => {
+                    hint = hint.or_else(|| error.hint().map(str::to_owned));
+                    let detail = error.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
+                    format!("{}: {}{detail} [SQLSTATE {}]", error.severity(), error.message(), error.code().code())
                 }
                 None => cause.to_string(),
             };
             source = cause.source();
-            // "db error" says nothing that its source does not say, and some causes repeat what they wrap.
+            // "db error" adds nothing to its source, and some causes repeat the error that they wrap.
             if words != "db error" && words != last {
                 // Writing to a String cannot fail.
                 let _ = writeln!(text, "  because: {words}");
@@ -141,38 +137,38 @@ impl From<connect::Error> for Failure {
                 let source = error.source().map(ToString::to_string);
                 let because = source.map(|source| format!(": {source}")).unwrap_or_default();
                 Self::usage(format!("{error}{because}"))
-                    .hint("an address is postgres://user:password@host:5432/database?sslmode=…")
+                    .hint("write the address as postgres://user@host:5432/database?sslmode=…")
             }
-            connect::Error::Connect { place, source } => {
-                Self::database(format!("cannot connect to {place}"), source)
+            connect::Error::Connect { target, source } => {
+                Self::database(format!("cannot connect to {target}"), source)
             }
-            connect::Error::Silent { .. } => Self::database(error.to_string(), Silence)
-                .hint("is the server running there? connect_timeout=SECONDS in the address sets how long to wait"),
+            connect::Error::Timeout { .. } => Self::database(error.to_string(), NoAnswer)
+                .hint("check that the server runs there; connect_timeout=SECONDS in the URL sets the timeout"),
         }
     }
 }
 
-/// There is nothing that the other side said.
+/// The cause of a connection that timed out: the server sent nothing.
 #[derive(Debug, thiserror::Error)]
-#[error("there was no answer")]
-struct Silence;
+#[error("the server did not answer")]
+struct NoAnswer;
 
 impl From<schema::install::Error> for Failure {
     fn from(error: schema::install::Error) -> Self {
         match error {
             schema::install::Error::Refused(refusal) => {
                 let message = format!("nothing was installed: {}", refusal.message);
-                Self::from(refusal).saying(message)
+                Self::from(refusal).with_message(message)
             }
             schema::install::Error::Differs { ref differences } => {
                 let mut message = String::from(
-                    "the script ran, but the database still differs from this build; \
-                     what an install cannot repair, a person must:",
+                    "the install ran, but the database still differs from this build; \
+                     fix by hand what an install cannot:",
                 );
                 for difference in differences {
                     let _ = write!(message, "\n  {difference}");
                 }
-                Self::no(message)
+                Self::new(message)
             }
             schema::install::Error::Database(source) => Self::database("nothing was installed", source),
             schema::install::Error::Verify(error) => error.into(),
@@ -183,9 +179,9 @@ impl From<schema::install::Error> for Failure {
 impl From<schema::verify::Error> for Failure {
     fn from(error: schema::verify::Error) -> Self {
         match error {
-            schema::verify::Error::NotInstalled => Self::no(error.to_string()),
+            schema::verify::Error::NotInstalled => Self::new(error.to_string()),
             schema::verify::Error::Refused(refusal) => refusal.into(),
-            schema::verify::Error::Database(source) => Self::database("the database could not be asked", source),
+            schema::verify::Error::Database(source) => Self::database("the query failed", source),
         }
     }
 }
@@ -200,50 +196,46 @@ impl From<schema::guard::Error> for Failure {
     fn from(error: schema::guard::Error) -> Self {
         match error {
             schema::guard::Error::NotInstalled => {
-                Self { code: DATABASE, ..Self::no("Symphony is not installed in this database") }
+                Self { code: DATABASE, ..Self::new("Symphony is not installed in this database") }
                     .hint("check the address, then run: symphony install")
             }
             schema::guard::Error::Refused(refusal) => refusal.into(),
-            schema::guard::Error::Database(source) => Self::database("the database could not be asked", source),
+            schema::guard::Error::Database(source) => Self::database("the query failed", source),
         }
     }
 }
 
-/// What the database said, in one line with its SQLSTATE.
-pub(crate) fn in_words(report: &Report) -> String {
-    let detail = report.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
-    let state = report.sqlstate().map(|state| format!(" [SQLSTATE {state}]")).unwrap_or_default();
-    format!("{}{detail}{state}", report.message())
+/// The database's error in one line, with its SQLSTATE.
+pub(crate) fn describe(details: &ErrorDetails) -> String {
+    let detail = details.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
+    let state = details.sqlstate().map(|state| format!(" [SQLSTATE {state}]")).unwrap_or_default();
+    format!("{}{detail}{state}", details.message())
 }
 
-fn said(code: u8, report: &Report) -> Failure {
-    Failure { code, message: in_words(report), hint: report.hint().map(str::to_owned), source: None }
+fn from_details(code: u8, details: &ErrorDetails) -> Failure {
+    Failure { code, message: describe(details), hint: details.hint().map(str::to_owned), source: None }
 }
 
-impl From<Fault> for Failure {
-    fn from(fault: Fault) -> Self {
-        let hint = match &fault {
-            Fault::MissingRole { role, .. } => {
+impl From<DatabaseError> for Failure {
+    fn from(error: DatabaseError) -> Self {
+        let hint = match &error {
+            DatabaseError::MissingRole { role, .. } => {
                 Some(format!("let a DBA run: grant {role} to the login that you connect as"))
             }
-            Fault::NotInstalled(_) => Some(
+            DatabaseError::NotInstalled(_) => Some(
                 "Symphony is not installed in this database, or is older than this program: check the address, \
                  then run: symphony install"
                     .to_owned(),
             ),
-            Fault::ConnectionLost { next, .. } => Some((*next).to_owned()),
-            Fault::RetryTransaction(_) => Some("run it again".to_owned()),
-            Fault::LockHeld(report) if report.hint().is_none() => {
+            DatabaseError::ConnectionLost { next, .. } => Some((*next).to_owned()),
+            DatabaseError::RetryTransaction(_) => Some("run it again".to_owned()),
+            DatabaseError::LockHeld(details) if details.hint().is_none() => {
                 Some("another session holds a lock on it: run it again".to_owned())
             }
-            // For these the database has a hint of its own, or there is none to give.
-            Fault::LockHeld(_)
-            | Fault::NotReadCommitted(_)
-            | Fault::AppendOnly(_)
-            | Fault::TerminalBackstop(_)
-            | Fault::Other(_) => None,
+            // The database's own hint is used, where it has one.
+            _ => None,
         };
-        let failure = said(DATABASE, fault.report());
+        let failure = from_details(DATABASE, error.details());
         Self { hint: hint.or(failure.hint), ..failure }
     }
 }
@@ -251,11 +243,12 @@ impl From<Fault> for Failure {
 impl From<EnqueueError> for Failure {
     fn from(error: EnqueueError) -> Self {
         match error {
-            EnqueueError::IdempotencyConflict(report) => said(DATABASE, &report),
-            EnqueueError::InvalidArgument(report) => said(USAGE, &report),
-            EnqueueError::UnknownRail(report) => said(NO, &report)
+            EnqueueError::IdempotencyConflict(details) => from_details(DATABASE, &details),
+            EnqueueError::InvalidArgument(details) => from_details(USAGE, &details),
+            EnqueueError::UnknownRail(details) => from_details(FAILED, &details)
                 .hint("check the spelling with: symphony rail list; or register it with: symphony rail add"),
-            EnqueueError::Fault(fault) => fault.into(),
+            EnqueueError::Database(error) => error.into(),
+            _ => Self::new(error.to_string()),
         }
     }
 }
@@ -263,8 +256,9 @@ impl From<EnqueueError> for Failure {
 impl From<PublishError> for Failure {
     fn from(error: PublishError) -> Self {
         match error {
-            PublishError::InvalidArgument(report) => said(USAGE, &report),
-            PublishError::Fault(fault) => fault.into(),
+            PublishError::InvalidArgument(details) => from_details(USAGE, &details),
+            PublishError::Database(error) => error.into(),
+            _ => Self::new(error.to_string()),
         }
     }
 }
@@ -272,8 +266,9 @@ impl From<PublishError> for Failure {
 impl From<CreateError> for Failure {
     fn from(error: CreateError) -> Self {
         match error {
-            CreateError::InvalidArgument(report) => said(USAGE, &report),
-            CreateError::Fault(fault) => fault.into(),
+            CreateError::InvalidArgument(details) => from_details(USAGE, &details),
+            CreateError::Database(error) => error.into(),
+            _ => Self::new(error.to_string()),
         }
     }
 }
@@ -281,20 +276,20 @@ impl From<CreateError> for Failure {
 impl From<OperateError> for Failure {
     fn from(error: OperateError) -> Self {
         match error {
-            OperateError::InvalidState(report) => said(DATABASE, &report),
-            OperateError::InvalidArgument(report) => said(USAGE, &report),
-            OperateError::UnknownRail(report) => said(NO, &report)
-                .hint("see which there are with: symphony rail list; register one with: symphony rail add"),
-            OperateError::Fault(fault) => fault.into(),
+            OperateError::InvalidState(details) => from_details(DATABASE, &details),
+            OperateError::InvalidArgument(details) => from_details(USAGE, &details),
+            OperateError::UnknownRail(details) => from_details(FAILED, &details)
+                .hint("list the rails with: symphony rail list; register one with: symphony rail add"),
+            OperateError::Database(error) => error.into(),
         }
     }
 }
 
-impl From<LeaseError> for Failure {
-    fn from(error: LeaseError) -> Self {
+impl From<ClaimError> for Failure {
+    fn from(error: ClaimError) -> Self {
         match error {
-            LeaseError::InvalidArgument(report) => said(USAGE, &report),
-            LeaseError::Fault(fault) => fault.into(),
+            ClaimError::InvalidArgument(details) => from_details(USAGE, &details),
+            ClaimError::Database(error) => error.into(),
         }
     }
 }
@@ -302,31 +297,50 @@ impl From<LeaseError> for Failure {
 impl From<CompleteError> for Failure {
     fn from(error: CompleteError) -> Self {
         match error {
-            CompleteError::AlreadyTerminal(report)
-            | CompleteError::LeaseLost(report)
-            | CompleteError::InvalidState(report) => said(DATABASE, &report),
-            CompleteError::InvalidArgument(report) => said(USAGE, &report),
-            CompleteError::Fault(fault) => fault.into(),
+            CompleteError::AlreadyTerminal(details)
+            | CompleteError::LeaseLost(details)
+            | CompleteError::NotFound(details)
+            | CompleteError::InvalidState(details) => from_details(DATABASE, &details),
+            CompleteError::InvalidArgument(details) => from_details(USAGE, &details),
+            CompleteError::Database(error) => error.into(),
         }
     }
 }
 
 impl From<tokio_postgres::Error> for Failure {
     fn from(error: tokio_postgres::Error) -> Self {
-        Self::database("the database refused", error)
+        Self::database("the database refused the statement", error)
     }
 }
 
-impl From<scratch::Error> for Failure {
-    fn from(error: scratch::Error) -> Self {
+impl From<symphony_console::Error> for Failure {
+    fn from(error: symphony_console::Error) -> Self {
         match error {
-            scratch::Error::Connect(error) => error.into(),
-            scratch::Error::Rights { .. } => Self { code: DATABASE, ..Self::no(error.to_string()) }
-                .hint("prove on a server where you may: a private one will do, the promises are the same"),
-            scratch::Error::Refused { .. } => {
-                Self::database("the scratch databases could not be made or removed", error)
+            symphony_console::Error::Setting { message, hint } => Self::usage(message).hint(hint),
+            symphony_console::Error::Connect(error) => error.into(),
+            symphony_console::Error::Address { setting, source } => Self::from(source).with_context(setting),
+            symphony_console::Error::Login { message, hint } => Self::new(message).hint(hint),
+            symphony_console::Error::Guard(error) => error.into(),
+            symphony_console::Error::Database(error) => error.into(),
+            symphony_console::Error::Random(_) => Self::new(error.to_string()),
+        }
+    }
+}
+
+#[cfg(feature = "dev-tools")]
+impl From<test_database::Error> for Failure {
+    fn from(error: test_database::Error) -> Self {
+        match error {
+            test_database::Error::Connect(error) => error.into(),
+            test_database::Error::Rights { .. } => Self { code: DATABASE, ..Self::new(error.to_string()) }.hint(
+                "run the proofs on a server where you may, such as a private one: the guarantees are the same",
+            ),
+            test_database::Error::Refused { .. } => {
+                Self::database("cannot create or drop the scratch databases", error)
             }
-            scratch::Error::Find(_) | scratch::Error::Start(_) => Self::because("there is no server", error),
+            test_database::Error::Find(_) | test_database::Error::Start(_) => {
+                Self::because("there is no PostgreSQL server to use", error)
+            }
         }
     }
 }

@@ -1,36 +1,38 @@
-//! How far long work has come: a line on the terminal that is gone when the next one comes. Results go elsewhere; where stderr is
-//! no terminal, nothing is shown.
+//! Progress of long work: one line on stderr that the next one overwrites, and nothing unless stderr is a terminal.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-/// How many characters a bar has.
-const WIDTH: usize = 20;
+/// The characters of a progress bar.
+#[cfg(feature = "dev-tools")]
+const BAR_WIDTH: usize = 20;
 
-/// Says what is being done.
-pub(crate) fn say(words: &str) {
+/// Shows a line in place of the last one.
+pub(crate) fn show(line: &str) {
     let mut terminal = io::stderr();
     if terminal.is_terminal() {
-        // Nothing depends on it.
-        let _ = write!(terminal, "\r\x1b[K{words}").and_then(|()| terminal.flush());
+        // A closed terminal must not end the work.
+        let _ = write!(terminal, "\r\x1b[K{line}").and_then(|()| terminal.flush());
     }
 }
 
-/// Says that this part of so many is being done.
-pub(crate) fn part(number: usize, all: usize, name: &str) {
-    say(&format!("{} {number} of {all}: {name}", bar(number.saturating_sub(1), all)));
+/// Shows that step `number` of `all` runs, with a bar.
+#[cfg(feature = "dev-tools")]
+pub(crate) fn show_step(number: usize, all: usize, name: &str) {
+    show(&format!("{} {number} of {all}: {name}", bar(number.saturating_sub(1), all)));
 }
 
-/// Takes the line away.
-pub(crate) fn done() {
-    say("");
+/// Clears the line.
+pub(crate) fn clear() {
+    show("");
 }
 
+#[cfg(feature = "dev-tools")]
 fn bar(done: usize, all: usize) -> String {
-    let full = (WIDTH * done.min(all)).checked_div(all).unwrap_or(WIDTH);
-    format!("[{}{}]", "#".repeat(full), ".".repeat(WIDTH - full))
+    let full = (BAR_WIDTH * done.min(all)).checked_div(all).unwrap_or(BAR_WIDTH);
+    format!("[{}{}]", "#".repeat(full), ".".repeat(BAR_WIDTH - full))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "dev-tools"))]
 mod tests {
     use super::*;
 

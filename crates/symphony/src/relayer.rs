@@ -1,21 +1,21 @@
-//! The daemon: what `symphony run` puts together.
+//! The parts of the daemon `symphony run`: startup checks, the lanes that it serves, metrics and endpoints.
 //!
-//! It decides nothing about payments. It checks that it may start, gives the engine its lane, its listener and somebody who
-//! counts, answers HTTP, and turns signals into a stop.
+//! The dispatch logic is in [`symphony_relay`]. This module checks that the process may start, gives each engine its
+//! lane, its listener and its metrics, and answers HTTP.
 //!
 //! # Layout
-//! - [`checks`]: why not to start
-//! - [`endpoints`]: health, readiness, metrics
-//! - [`gauges`]: what only the database knows, asked when somebody looks
-//! - [`log`]: how lines are written
-//! - [`meter`]: what the engine tells, as Prometheus counts it
-//! - [`served`]: which lanes, with which ways out
-//! - [`traces`]: whether spans are drawn, and how many are lost
+//! - [`checks`]: reasons not to start: schema, roles, rails
+//! - [`endpoints`]: `/healthz`, `/readyz` and `/metrics`
+//! - [`gauges`]: metrics that are read from the database
+//! - [`lanes`]: the lanes that the settings name, with their engines and destinations
+//! - [`log`]: the log's format and filters
+//! - [`metrics`]: the engine's metrics for Prometheus
+//! - [`traces`]: the trace exporter, and counts of exported and dropped spans
 
 pub(crate) mod checks;
 pub(crate) mod endpoints;
 pub(crate) mod gauges;
+pub(crate) mod lanes;
 pub(crate) mod log;
-pub(crate) mod meter;
-pub(crate) mod served;
+pub(crate) mod metrics;
 pub(crate) mod traces;

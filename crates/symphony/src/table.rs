@@ -1,8 +1,8 @@
-//! Columns under each other, for people. No cell can steer the terminal.
+//! Text tables with aligned columns. Cells are sanitized, so that none can send control characters to the terminal.
 
-use crate::output::plain;
+use symphony_console::sanitize::plain;
 
-/// Rows of cells, the first of them the heading.
+/// Rows of cells; the first row is the heading.
 pub(crate) struct Table(Vec<Vec<String>>);
 
 impl Table {
@@ -14,7 +14,7 @@ impl Table {
         self.0.push(row.iter().map(|cell| plain(cell)).collect());
     }
 
-    /// The first column to the left, for it is a name; numbers to the right.
+    /// The first column is a name and is aligned left; the others are aligned right.
     pub(crate) fn render(&self) -> String {
         let columns = self.0.first().map_or(0, Vec::len);
         let width = |column: usize| {

@@ -1,4 +1,4 @@
-//! `symphony bench`, each scenario in a tiny form: what was sent is there, the numbers are those of it, and no queue of anybody else's is touched.
+//! `symphony bench`: each scenario with few rows. Every enqueued row is found, and other rows are never touched.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -9,9 +9,9 @@ mod program;
 
 use program::{Ran, symphony};
 use serde_json::Value;
-use symphony_proof::kit::scratch::{Database, Server};
+use symphony_testkit::test_database::{Database, Server};
 
-/// The sizes: so few that it is over in a moment.
+/// Sizes for a run of less than a second.
 const TINY: [&str; 9] = ["--count", "30", "--batch", "7", "--clients", "2", "--participants", "5", "--json"];
 
 async fn scratch() -> Database {
@@ -52,7 +52,7 @@ fn check_times(one: &Value) {
 }
 
 #[tokio::test]
-async fn payments_are_sent_and_carried_in_every_scenario_and_the_numbers_are_theirs() {
+async fn every_scenario_enqueues_and_dispatches_payments_and_counts_them() {
     let database = scratch().await;
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("bench.html");
@@ -170,7 +170,7 @@ async fn without_a_database_it_brings_its_own_and_installs_where_nothing_is() {
 }
 
 #[tokio::test]
-async fn a_queue_of_somebody_elses_is_refused_and_left_as_it_was() {
+async fn a_database_with_other_rows_is_refused_and_left_unchanged() {
     let database = scratch().await;
     let owner = database.connect().await.unwrap();
     owner
@@ -189,16 +189,16 @@ async fn a_queue_of_somebody_elses_is_refused_and_left_as_it_was() {
     for lane in ["payment", "event", "metadata"] {
         let ran = bench(&database, &["drain", "--lane", lane]).exits(1);
         assert!(
-            ran.stderr.contains("what no benchmark has put there") && ran.stderr.contains("hint:"),
+            ran.stderr.contains("rows that no benchmark has enqueued") && ran.stderr.contains("hint:"),
             "{}",
             ran.all()
         );
     }
-    // Whoever claims events takes whatever is there, so no flag helps; not even the relayer itself starts.
+    // A claim on events takes any row, so no flag helps, and the relayer itself refuses to start.
     let ran = bench(&database, &["drain", "--lane", "event", "--beside-other-rows"]).exits(1);
-    assert!(ran.stderr.contains("need a database of their own"), "{}", ran.all());
+    assert!(ran.stderr.contains("need their own database"), "{}", ran.all());
     let ran = symphony(&database.url(), &["bench", "relayer", "--lane", "event"]).exits(1);
-    assert!(ran.stderr.contains("holds what no benchmark has sent"), "{}", ran.all());
+    assert!(ran.stderr.contains("holds rows that no benchmark has enqueued"), "{}", ran.all());
     untouched().await;
     bench(&database, &["drain", "--beside-other-rows"]).exits(0);
     untouched().await;
@@ -207,7 +207,7 @@ async fn a_queue_of_somebody_elses_is_refused_and_left_as_it_was() {
 }
 
 #[tokio::test]
-async fn what_takes_everything_cannot_be_reached_from_the_settings_of_a_relayer() {
+async fn no_setting_of_a_relayer_leads_to_the_null_destination() {
     let database = scratch().await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("symphony.toml");
@@ -238,7 +238,7 @@ fn wrong_sizes_are_refused_with_what_is_right() {
         (&["enqueue", "--clients", "0"], "1..=150"),
         (&["latency", "--rate", "0"], "1..=100000"),
         (&["batch", "--batch", "5001"], "1..=5000"),
-        (&["enqueue", "--for", "soon"], "a time such as 10s"),
+        (&["enqueue", "--for", "soon"], "a duration such as 10s"),
     ] {
         let ran = symphony("", &[&["bench"], arguments].concat()).exits(2);
         assert!(ran.stderr.contains(words), "{}", ran.all());

@@ -8,7 +8,7 @@
 mod program;
 
 use program::{Ran, symphony};
-use symphony_proof::kit::scratch::Server;
+use symphony_testkit::test_database::Server;
 
 #[tokio::test]
 async fn a_second_install_finds_everything_current_and_changes_nothing() {
@@ -123,13 +123,13 @@ async fn a_printed_script_without_a_lane_that_the_database_has_is_refused() {
 }
 
 #[tokio::test]
-async fn a_schema_of_somebody_else_is_left_alone() {
+async fn a_schema_of_another_owner_is_not_changed() {
     let server = Server::from_env().await.unwrap();
     let database = server.empty_database().await.unwrap();
     let client = database.connect().await.unwrap();
     client.batch_execute("create schema m10_recovery; create table m10_recovery.outbox (id int)").await.unwrap();
     let refused = symphony(&database.url(), &["install"]).exits(3);
-    assert!(refused.stderr.contains("schema m10_recovery is there already and belongs to"), "{}", refused.all());
+    assert!(refused.stderr.contains("schema m10_recovery already exists and belongs to"), "{}", refused.all());
     // The other lane does not mind.
     symphony(&database.url(), &["install", "--lane", "payment"]).exits(0);
     symphony(&database.url(), &["verify", "--lane", "payment"]).exits(0);
@@ -163,10 +163,10 @@ async fn a_migration_that_was_applied_in_other_words_is_refused() {
 async fn an_install_says_who_holds_its_lock() {
     let server = Server::from_env().await.unwrap();
     let database = server.empty_database().await.unwrap();
-    let stranger = database.connect_as_login(&[]).await.unwrap();
+    let outsider = database.connect_as_login(&[]).await.unwrap();
     // The number is in the source, and any login can take it.
-    stranger.batch_execute("select pg_advisory_lock(x'73796d70686f6e'::bigint)").await.unwrap();
-    let row = stranger.query_one("select pg_backend_pid(), current_user::text", &[]).await.unwrap();
+    outsider.batch_execute("select pg_advisory_lock(x'73796d70686f6e'::bigint)").await.unwrap();
+    let row = outsider.query_one("select pg_backend_pid(), current_user::text", &[]).await.unwrap();
     let (pid, login): (i32, String) = (row.get(0), row.get(1));
     let named = format!("session {pid} of login {login}, application symphony");
 
@@ -181,7 +181,7 @@ async fn an_install_says_who_holds_its_lock() {
     assert!(said.message().contains(&named) && said.hint().is_some(), "{said:?}");
     dba.batch_execute("rollback").await.unwrap();
 
-    drop(stranger);
+    drop(outsider);
     dba.execute("select pg_terminate_backend($1)", &[&pid]).await.unwrap();
     symphony(&database.url(), &["install"]).exits(0);
 }
@@ -203,7 +203,7 @@ async fn an_install_gives_way_to_a_long_transaction_of_a_producer_and_names_it()
     long.batch_execute(&enqueue("long")).await.unwrap();
     let pid: i32 = long.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
 
-    // Others go on meanwhile: nobody waits behind the install for longer than one of its tries.
+    // Other sessions continue: none waits behind the install for longer than one of its attempts.
     let other = database.connect_as_login(&["symphony_ingest"]).await.unwrap();
     other.batch_execute("set lock_timeout = '2s'").await.unwrap();
     let url = database.url();

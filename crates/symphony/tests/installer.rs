@@ -1,6 +1,6 @@
 //! Installing without a superuser: what a login needs, and what it is told when it lacks it.
 //!
-//! Roles belong to the whole server, so each case has a server of its own.
+//! Roles belong to the whole server, so each case has its own server.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -10,8 +10,8 @@
 mod program;
 
 use program::{Ran, symphony};
-use symphony_outbox::connect::Target;
-use symphony_proof::kit::postgres::{Binaries, Cluster, Options};
+use symphony_db::connect::Target;
+use symphony_testkit::postgres::{Binaries, Cluster, Options};
 use tokio_postgres::Client;
 
 const ROLES: &str = "create role symphony_control nologin; create role symphony_ingest nologin;
@@ -19,12 +19,12 @@ const ROLES: &str = "create role symphony_control nologin; create role symphony_
     create role symphony_auditor nologin; create role symphony_auth nologin;";
 
 /// A server with a database `shop`, where `installer` may do what the DBA let it.
-struct Stage {
+struct Fixture {
     cluster: Cluster,
     dba: Client,
 }
 
-impl Stage {
+impl Fixture {
     async fn new(dba_does: &str) -> Self {
         let cluster = Cluster::start(&Binaries::find().unwrap(), Options::default()).await.unwrap();
         connect(&cluster.url("postgres")).await.batch_execute("create database shop").await.unwrap();
@@ -85,83 +85,83 @@ async fn connect(url: &str) -> Client {
 
 #[tokio::test]
 async fn who_may_create_roles_installs_and_is_not_the_owner_afterwards() {
-    let stage =
-        Stage::new("create role installer login createrole; grant create on database shop to installer").await;
-    let said = stage.install().exits(0);
+    let fixture =
+        Fixture::new("create role installer login createrole; grant create on database shop to installer").await;
+    let said = fixture.install().exits(0);
     assert!(said.stdout.starts_with("installed"), "{}", said.all());
-    stage.is_whole().await;
-    assert!(!stage.is_owner().await);
-    let said = stage.install().exits(0);
+    fixture.is_whole().await;
+    assert!(!fixture.is_owner().await);
+    let said = fixture.install().exits(0);
     assert!(said.stdout.starts_with("already current"), "{}", said.all());
 
     // An upgrade goes the same way: something is to be done, and it can be.
-    stage.dba.batch_execute("drop view symphony.payment_rail_policies").await.unwrap();
-    let said = stage.install().exits(0);
+    fixture.dba.batch_execute("drop view symphony.payment_rail_policies").await.unwrap();
+    let said = fixture.install().exits(0);
     assert!(said.stdout.starts_with("installed"), "{}", said.all());
-    stage.is_whole().await;
-    assert!(!stage.is_owner().await);
+    fixture.is_whole().await;
+    assert!(!fixture.is_owner().await);
 
     // It lets others in.
-    let installer = connect(&stage.url("installer")).await;
+    let installer = connect(&fixture.url("installer")).await;
     let lets_in = "create role app login; grant symphony_ingest to app;
                    create role duty login; grant symphony_operator to duty";
     installer.batch_execute(lets_in).await.unwrap();
-    symphony(&stage.url("duty"), &["rail", "add", "sepa", "--actor", "a", "--reason", "b"]).exits(0);
+    symphony(&fixture.url("duty"), &["rail", "add", "sepa", "--actor", "a", "--reason", "b"]).exits(0);
     let enqueue =
         ["enqueue", "--instruction", "i", "--participant", "p", "--key", "k", "--rail", "sepa", "--payload", "{}"];
-    symphony(&stage.url("app"), &enqueue).exits(0);
-    let refused = symphony(&stage.url("duty"), &enqueue).exits(3);
+    symphony(&fixture.url("app"), &enqueue).exits(0);
+    let refused = symphony(&fixture.url("duty"), &enqueue).exits(3);
     assert!(refused.stderr.contains("grant symphony_ingest"), "{}", refused.all());
 }
 
 #[tokio::test]
 async fn who_is_granted_the_owner_by_a_dba_installs_without_creating_roles() {
-    let stage = Stage::new(&format!(
+    let fixture = Fixture::new(&format!(
         "{ROLES} create role installer login; grant create on database shop to installer;
          grant symphony_control to installer"
     ))
     .await;
-    stage.install().exits(0);
-    stage.is_whole().await;
-    assert!(stage.is_owner().await, "what the DBA gave stays given");
-    stage.install().exits(0);
+    fixture.install().exits(0);
+    fixture.is_whole().await;
+    assert!(fixture.is_owner().await, "what the DBA gave stays given");
+    fixture.install().exits(0);
 }
 
 #[tokio::test]
 async fn where_the_roles_are_there_and_not_granted_the_grant_to_run_is_named() {
-    let stage =
-        Stage::new(&format!("{ROLES} create role installer login; grant create on database shop to installer"))
+    let fixture =
+        Fixture::new(&format!("{ROLES} create role installer login; grant create on database shop to installer"))
             .await;
-    stage.refuses(&["installer may not act as symphony_control", "grant symphony_control to installer;"]).await;
+    fixture.refuses(&["installer may not act as symphony_control", "grant symphony_control to installer;"]).await;
     // It is the truth.
-    stage.dba.batch_execute("grant symphony_control to installer").await.unwrap();
-    stage.install().exits(0);
+    fixture.dba.batch_execute("grant symphony_control to installer").await.unwrap();
+    fixture.install().exits(0);
 }
 
 #[tokio::test]
 async fn from_16_on_to_create_roles_is_no_right_to_those_of_others() {
-    let stage = Stage::new(&format!(
+    let fixture = Fixture::new(&format!(
         "{ROLES} create role installer login createrole; grant create on database shop to installer"
     ))
     .await;
-    if stage.cluster.binaries().major() >= 16 {
-        stage.refuses(&["grant symphony_control to installer;"]).await;
+    if fixture.cluster.binaries().major() >= 16 {
+        fixture.refuses(&["grant symphony_control to installer;"]).await;
     } else {
-        stage.install().exits(0);
-        assert!(!stage.is_owner().await);
+        fixture.install().exits(0);
+        assert!(!fixture.is_owner().await);
     }
 }
 
 #[tokio::test]
 async fn who_may_not_create_roles_is_told_which_to_ask_for() {
-    let stage = Stage::new("create role installer login; grant create on database shop to installer").await;
-    stage.refuses(&["installer may not create the roles", "CREATEROLE", "symphony_auditor"]).await;
+    let fixture = Fixture::new("create role installer login; grant create on database shop to installer").await;
+    fixture.refuses(&["installer may not create the roles", "CREATEROLE", "symphony_auditor"]).await;
 }
 
 #[tokio::test]
 async fn who_may_not_create_in_the_database_is_told_the_grant_to_ask_for() {
-    let stage = Stage::new("create role installer login createrole").await;
-    stage
+    let fixture = Fixture::new("create role installer login createrole").await;
+    fixture
         .refuses(&["may not create a schema in database shop", "grant create on database shop to installer;"])
         .await;
 }
@@ -169,38 +169,38 @@ async fn who_may_not_create_in_the_database_is_told_the_grant_to_ask_for() {
 /// A superuser must not run as a role that others can act as: what they planted could become the superuser.
 #[tokio::test]
 async fn a_superuser_does_not_lend_itself_to_those_who_may_act_as_the_owner() {
-    let stage = Stage::new(&format!(
+    let fixture = Fixture::new(&format!(
         "{ROLES} create role deploy login; create role team; grant symphony_control to team; grant team to deploy"
     ))
     .await;
-    let superuser = stage.cluster.url("shop");
-    let before = stage.traces().await;
+    let superuser = fixture.cluster.url("shop");
+    let before = fixture.traces().await;
     let refused = symphony(&superuser, &["install"]).exits(3);
     for words in ["deploy, team may act as symphony_control", "revoke symphony_control from", "SQLSTATE 55000"] {
         assert!(refused.stderr.contains(words), "{words}: {}", refused.all());
     }
-    assert_eq!(stage.traces().await, before);
+    assert_eq!(fixture.traces().await, before);
     let script = symphony("", &["install", "--print"]).exits(0).stdout;
-    let refused = stage.dba.batch_execute(&script).await.unwrap_err();
+    let refused = fixture.dba.batch_execute(&script).await.unwrap_err();
     assert!(refused.as_db_error().unwrap().message().contains("may act as symphony_control"), "{refused:?}");
-    stage.dba.batch_execute("rollback").await.unwrap();
+    fixture.dba.batch_execute("rollback").await.unwrap();
 
     // It is right that those install themselves.
     let direct = "revoke symphony_control from team; grant symphony_control to deploy; grant create on database shop to deploy";
-    stage.dba.batch_execute(direct).await.unwrap();
-    symphony(&stage.url("deploy"), &["install"]).exits(0);
+    fixture.dba.batch_execute(direct).await.unwrap();
+    symphony(&fixture.url("deploy"), &["install"]).exits(0);
     symphony(&superuser, &["install"]).exits(3);
-    stage.dba.batch_execute("revoke symphony_control from deploy").await.unwrap();
+    fixture.dba.batch_execute("revoke symphony_control from deploy").await.unwrap();
     symphony(&superuser, &["install"]).exits(0);
 }
 
 /// From 16 on who creates a role may let itself in at any time.
 #[tokio::test]
 async fn a_superuser_does_not_install_for_an_owner_that_another_made() {
-    let stage = Stage::new("create role mallory login createrole").await;
-    connect(&stage.url("mallory")).await.batch_execute(ROLES).await.unwrap();
-    let ran = symphony(&stage.cluster.url("shop"), &["install"]);
-    if stage.cluster.binaries().major() >= 16 {
+    let fixture = Fixture::new("create role mallory login createrole").await;
+    connect(&fixture.url("mallory")).await.batch_execute(ROLES).await.unwrap();
+    let ran = symphony(&fixture.cluster.url("shop"), &["install"]);
+    if fixture.cluster.binaries().major() >= 16 {
         assert!(ran.stderr.contains("mallory may act as symphony_control"), "{}", ran.all());
         assert_eq!(ran.code, 3, "{}", ran.all());
     } else {
@@ -210,20 +210,20 @@ async fn a_superuser_does_not_install_for_an_owner_that_another_made() {
 
 #[tokio::test]
 async fn an_owner_that_may_log_in_is_refused() {
-    let stage = Stage::new("create role symphony_control login createdb").await;
-    let before = stage.traces().await;
-    let refused = symphony(&stage.cluster.url("shop"), &["install"]).exits(3);
+    let fixture = Fixture::new("create role symphony_control login createdb").await;
+    let before = fixture.traces().await;
+    let refused = symphony(&fixture.cluster.url("shop"), &["install"]).exits(3);
     for words in ["must not have: LOGIN, CREATEDB", "alter role symphony_control nologin nocreatedb;"] {
         assert!(refused.stderr.contains(words), "{words}: {}", refused.all());
     }
-    assert_eq!(stage.traces().await, before);
-    stage.dba.batch_execute("alter role symphony_control nologin nocreatedb").await.unwrap();
-    symphony(&stage.cluster.url("shop"), &["install"]).exits(0);
+    assert_eq!(fixture.traces().await, before);
+    fixture.dba.batch_execute("alter role symphony_control nologin nocreatedb").await.unwrap();
+    symphony(&fixture.cluster.url("shop"), &["install"]).exits(0);
 }
 
 #[tokio::test]
-async fn an_event_trigger_of_a_stranger_is_not_set_off_by_a_superuser() {
-    let stage = Stage::new(
+async fn an_event_trigger_of_an_outsider_is_not_set_off_by_a_superuser() {
+    let fixture = Fixture::new(
         "create role mallory login; create schema mallory authorization mallory; set role mallory;
          create sequence mallory.ran;
          create function mallory.go() returns event_trigger language plpgsql as
@@ -233,12 +233,12 @@ async fn an_event_trigger_of_a_stranger_is_not_set_off_by_a_superuser() {
          alter sequence mallory.ran restart",
     )
     .await;
-    stage.dba.batch_execute("alter event trigger audit disable; alter sequence mallory.ran restart; alter event trigger audit enable").await.unwrap();
-    let refused = symphony(&stage.cluster.url("shop"), &["install"]).exits(3);
+    fixture.dba.batch_execute("alter event trigger audit disable; alter sequence mallory.ran restart; alter event trigger audit enable").await.unwrap();
+    let refused = symphony(&fixture.cluster.url("shop"), &["install"]).exits(3);
     let named = "event trigger audit calls mallory.go(), which belongs to mallory";
     assert!(refused.stderr.contains(named), "{}", refused.all());
-    let ran: bool = stage.dba.query_one("select is_called from mallory.ran", &[]).await.unwrap().get(0);
+    let ran: bool = fixture.dba.query_one("select is_called from mallory.ran", &[]).await.unwrap().get(0);
     assert!(!ran);
-    stage.dba.batch_execute("alter event trigger audit disable").await.unwrap();
-    symphony(&stage.cluster.url("shop"), &["install"]).exits(0);
+    fixture.dba.batch_execute("alter event trigger audit disable").await.unwrap();
+    symphony(&fixture.cluster.url("shop"), &["install"]).exits(0);
 }

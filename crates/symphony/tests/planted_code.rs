@@ -1,11 +1,11 @@
-//! Code that a stranger planted in a database must not run with the rights of whoever runs a command there.
+//! Code that an attacker planted in a database must not run with the rights of a user who runs a command there.
 //!
-//! The stranger is a login with CREATE on the database and nothing else, or one whom a careless DBA gave a right too many. Its
-//! trap becomes the login that connected (SET ROLE is no sandbox) and leaves traces that no rollback removes.
+//! The attacker is a login with CREATE on the database, or with one more right that a careless DBA granted. Its trap
+//! switches to the login that connected (SET ROLE is no sandbox) and leaves traces that no rollback removes.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
+    reason = "clippy.toml allows it in tests, but does not recognise helpers outside of test functions"
 )]
 
 mod program;
@@ -16,30 +16,30 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use program::{Ran, symphony};
-use symphony_outbox::connect::Target;
-use symphony_proof::kit::postgres::{Binaries, Cluster, Options};
-use symphony_proof::kit::scratch::{Database, Server};
+use symphony_db::connect::Target;
+use symphony_testkit::postgres::{Binaries, Cluster, Options};
+use symphony_testkit::test_database::{Database, Server};
 use tokio_postgres::Client;
 
-/// A database with a stranger in it.
-struct Scene {
+/// A database in which an attacker has planted a trap.
+struct Fixture {
     database: Database,
-    stranger: Client,
-    stranger_name: String,
+    attacker: Client,
+    attacker_name: String,
     dba: Client,
-    /// Where the trap leaves a trace as a superuser; it can do so in a read-only transaction too.
+    /// The file that the trap writes if it runs as a superuser, even in a read-only transaction.
     file: PathBuf,
 }
 
-impl Scene {
+impl Fixture {
     async fn new(database: Database) -> Self {
-        let stranger = database.connect_as_login(&[]).await.unwrap();
-        let stranger_name: String = stranger.query_one("select current_user::text", &[]).await.unwrap().get(0);
+        let attacker = database.connect_as_login(&[]).await.unwrap();
+        let attacker_name: String = attacker.query_one("select current_user::text", &[]).await.unwrap().get(0);
         let dba = database.connect().await.unwrap();
         let name = database.name();
-        dba.batch_execute(&format!("grant create on database {name} to {stranger_name}")).await.unwrap();
+        dba.batch_execute(&format!("grant create on database {name} to {attacker_name}")).await.unwrap();
         let file = std::env::temp_dir().join(format!("symphony-trap-{:016x}", RandomState::new().hash_one(name)));
-        stranger
+        attacker
             .batch_execute(&format!(
                 "create schema trap; grant usage on schema trap to public;
                  create sequence trap.ran; grant all on sequence trap.ran to public;
@@ -56,47 +56,48 @@ impl Scene {
             ))
             .await
             .unwrap();
-        Self { database, stranger, stranger_name, dba, file }
+        Self { database, attacker, attacker_name, dba, file }
     }
 
-    /// Where nothing is installed.
+    /// A database without Symphony.
     async fn empty() -> Self {
         Self::new(Server::from_env().await.unwrap().empty_database().await.unwrap()).await
     }
 
-    /// Where Symphony is installed.
+    /// A database with Symphony.
     async fn installed() -> Self {
         Self::new(Server::from_env().await.unwrap().database().await.unwrap()).await
     }
 
-    /// The stranger was here first, took our name and let everybody in.
+    /// A database without Symphony, in which the attacker has created the schema `symphony` and opened it to PUBLIC.
     async fn squatted(planted: &str) -> Self {
-        let scene = Self::empty().await;
-        let opens = "create schema symphony; grant all on schema symphony to public;";
-        scene.stranger.batch_execute(&format!("{opens} {planted}")).await.unwrap();
-        let opens = "grant all on all tables in schema symphony to public";
-        scene.stranger.batch_execute(opens).await.unwrap();
-        scene
+        let fixture = Self::empty().await;
+        let opened = "create schema symphony; grant all on schema symphony to public;";
+        fixture.attacker.batch_execute(&format!("{opened} {planted}")).await.unwrap();
+        let opened = "grant all on all tables in schema symphony to public";
+        fixture.attacker.batch_execute(opened).await.unwrap();
+        fixture
     }
 
-    async fn set_off(&self) -> bool {
+    /// Whether the trap ran.
+    async fn trap_ran(&self) -> bool {
         let ran = "select is_called from trap.ran";
         self.dba.query_one(ran, &[]).await.unwrap().get::<_, bool>(0) || self.file.exists()
     }
 
     #[track_caller]
-    fn is_refused(ran: &Ran, words: &[&str]) {
+    fn is_refused(ran: &Ran, texts: &[&str]) {
         assert_eq!(ran.code, 3, "{}", ran.all());
-        for word in words {
-            assert!(ran.stderr.contains(word), "{word}: {}", ran.all());
+        for text in texts {
+            assert!(ran.stderr.contains(text), "{text}: {}", ran.all());
         }
     }
 
-    /// Every command that a superuser may run here refuses, says why, and sets off nothing.
-    async fn every_command_refuses(&self, words: &[&str]) {
+    /// Every command that a superuser may run here refuses, says why, and does not run the trap.
+    async fn every_command_refuses(&self, texts: &[&str]) {
         let url = self.database.url();
-        let stranger = self.stranger_name.as_str();
-        let words = [words, &[stranger, "hint: ", "SQLSTATE 55000"]].concat();
+        let attacker = self.attacker_name.as_str();
+        let texts = [texts, &[attacker, "hint: ", "SQLSTATE 55000"]].concat();
         let outbox = "018f0000-0000-7000-8000-000000000000";
         for arguments in [
             &["install"][..],
@@ -125,23 +126,23 @@ impl Scene {
             &["bench", "enqueue"],
         ] {
             let ran = symphony(&url, arguments);
-            assert!(!self.set_off().await, "{arguments:?} set off the trap: {}", ran.all());
-            Self::is_refused(&ran, &words);
+            assert!(!self.trap_ran().await, "{arguments:?} ran the trap: {}", ran.all());
+            Self::is_refused(&ran, &texts);
         }
         let ran = self.check();
-        assert!(!self.set_off().await, "run --check set off the trap: {}", ran.all());
-        Self::is_refused(&ran, &words);
+        assert!(!self.trap_ran().await, "run --check ran the trap: {}", ran.all());
+        Self::is_refused(&ran, &texts);
 
-        let said = self.psql(&symphony("", &["install", "--print"]).exits(0).stdout);
-        assert!(!self.set_off().await, "the printed script set off the trap: {said}");
+        let output = self.psql(&symphony("", &["install", "--print"]).exits(0).stdout);
+        assert!(!self.trap_ran().await, "the printed script ran the trap: {output}");
         assert!(
-            words
+            texts
                 .iter()
-                .filter(|word| !matches!(**word, "hint: " | "SQLSTATE 55000"))
-                .all(|word| said.contains(word)),
-            "{said}"
+                .filter(|text| !matches!(**text, "hint: " | "SQLSTATE 55000"))
+                .all(|text| output.contains(text)),
+            "{output}"
         );
-        assert!(said.contains("HINT: "), "{said}");
+        assert!(output.contains("HINT: "), "{output}");
     }
 
     /// `symphony run --check` with one rail.
@@ -157,7 +158,7 @@ impl Scene {
         ran
     }
 
-    /// Feeds a script to psql, statement by statement, going on after errors as psql does.
+    /// Runs a script in psql, which continues after errors. Returns its error output.
     fn psql(&self, script: &str) -> String {
         let mut child = Command::new(Binaries::find().unwrap().program("psql"))
             .args(["--no-psqlrc", "--quiet", &self.database.url()])
@@ -171,7 +172,7 @@ impl Scene {
     }
 }
 
-impl Drop for Scene {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.file);
     }
@@ -182,12 +183,12 @@ const TABLE: &str =
     "create table symphony.schema_migrations (lane text, migration text, sha256 text, schema_version int);";
 
 macro_rules! planted {
-    ($($name:ident: $planted:expr => $words:expr;)+) => {
+    ($($name:ident: $planted:expr => $texts:expr;)+) => {
         $(
             #[tokio::test]
             async fn $name() {
-                let scene = Scene::squatted($planted).await;
-                scene.every_command_refuses($words).await;
+                let fixture = Fixture::squatted($planted).await;
+                fixture.every_command_refuses($texts).await;
             }
         )+
     };
@@ -234,18 +235,18 @@ planted! {
 }
 
 #[tokio::test]
-async fn a_schema_of_a_stranger_that_was_given_to_the_owner_still_holds_strange_objects() {
-    let scene = Scene::squatted(&format!(
+async fn a_schema_of_an_attacker_that_was_given_to_the_owner_still_holds_foreign_objects() {
+    let fixture = Fixture::squatted(&format!(
         "{TABLE} create trigger t before insert on symphony.schema_migrations for each row execute function trap.on_change()"
     ))
     .await;
     symphony(&Server::from_env().await.unwrap().database().await.unwrap().url(), &["verify"]).exits(0);
-    scene.dba.batch_execute("alter schema symphony owner to symphony_control").await.unwrap();
-    scene
+    fixture.dba.batch_execute("alter schema symphony owner to symphony_control").await.unwrap();
+    fixture
         .every_command_refuses(&["table symphony.schema_migrations belongs to", "PUBLIC may create objects"])
         .await;
-    // The table as well: then it is the trigger's function that is strange.
-    scene
+    // With the table given to the owner too, only the trigger's function is foreign.
+    fixture
         .dba
         .batch_execute(
             "revoke create on schema symphony from public;
@@ -253,41 +254,41 @@ async fn a_schema_of_a_stranger_that_was_given_to_the_owner_still_holds_strange_
         )
         .await
         .unwrap();
-    scene
+    fixture
         .every_command_refuses(&["trigger t on table symphony.schema_migrations uses function trap.on_change()"])
         .await;
 }
 
 #[tokio::test]
-async fn what_a_careless_grant_lets_a_stranger_plant_does_not_run() {
-    let scene = Scene::empty().await;
-    let (url, stranger) = (scene.database.url(), &scene.stranger_name);
+async fn what_a_careless_grant_lets_an_attacker_plant_does_not_run() {
+    let fixture = Fixture::empty().await;
+    let (url, attacker) = (fixture.database.url(), &fixture.attacker_name);
     symphony(&url, &["install", "--lane", "payment"]).exits(0);
     let careless = format!(
-        "grant all on all tables in schema symphony to {stranger}; grant usage on schema symphony to {stranger}"
+        "grant all on all tables in schema symphony to {attacker}; grant usage on schema symphony to {attacker}"
     );
-    scene.dba.batch_execute(&careless).await.unwrap();
+    fixture.dba.batch_execute(&careless).await.unwrap();
     let trigger = "create trigger t before insert on symphony.schema_migrations for each row execute function trap.on_change()";
-    scene.stranger.batch_execute(trigger).await.unwrap();
+    fixture.attacker.batch_execute(trigger).await.unwrap();
     // The next lane records its migration there.
-    scene
+    fixture
         .every_command_refuses(&["trigger t on table symphony.schema_migrations uses function trap.on_change()"])
         .await;
-    scene.dba.batch_execute("drop trigger t on symphony.schema_migrations").await.unwrap();
+    fixture.dba.batch_execute("drop trigger t on symphony.schema_migrations").await.unwrap();
 
-    scene.dba.batch_execute(&format!("grant create on schema symphony to {stranger}")).await.unwrap();
-    scene.every_command_refuses(&["may create objects in schema symphony"]).await;
-    scene
-        .stranger
-        .batch_execute("create function symphony.claim_floor(int) returns int language sql as 'select 1'")
+    fixture.dba.batch_execute(&format!("grant create on schema symphony to {attacker}")).await.unwrap();
+    fixture.every_command_refuses(&["may create objects in schema symphony"]).await;
+    fixture
+        .attacker
+        .batch_execute("create function symphony.claim_low_watermark(int) returns int language sql as 'select 1'")
         .await
         .unwrap();
-    scene.dba.batch_execute(&format!("revoke create on schema symphony from {stranger}")).await.unwrap();
-    scene.every_command_refuses(&["function symphony.claim_floor(integer) belongs to"]).await;
+    fixture.dba.batch_execute(&format!("revoke create on schema symphony from {attacker}")).await.unwrap();
+    fixture.every_command_refuses(&["function symphony.claim_low_watermark(integer) belongs to"]).await;
 }
 
 #[tokio::test]
-async fn the_owner_calls_no_function_of_a_stranger() {
+async fn the_owner_calls_no_function_of_an_attacker() {
     let planted = [
         ("alter table symphony.schema_migrations alter column applied_by set default trap.go()", "default value for column"),
         ("alter table symphony.schema_migrations add constraint c check (trap.go() is not null) not valid", "constraint c on table"),
@@ -297,20 +298,20 @@ async fn the_owner_calls_no_function_of_a_stranger() {
             from symphony.schema_migrations where trap.go() is not null group by lane", "rule _RETURN on view symphony.schema_status"),
     ];
     for (plant, named) in planted {
-        let scene = Scene::installed().await;
-        // A check of the constraint would run the trap, in a test that is not about PostgreSQL.
-        scene.dba.batch_execute(plant).await.unwrap();
-        scene.dba.batch_execute("alter sequence trap.ran restart").await.unwrap();
-        let _ = std::fs::remove_file(&scene.file);
-        scene.every_command_refuses(&[named, "uses function trap.go()"]).await;
+        let fixture = Fixture::installed().await;
+        // The setup itself may run the trap, so its traces are removed.
+        fixture.dba.batch_execute(plant).await.unwrap();
+        fixture.dba.batch_execute("alter sequence trap.ran restart").await.unwrap();
+        let _ = std::fs::remove_file(&fixture.file);
+        fixture.every_command_refuses(&[named, "uses function trap.go()"]).await;
     }
 }
 
 #[tokio::test]
 async fn a_schema_of_another_application_is_not_read_for_events() {
-    let scene = Scene::empty().await;
-    scene
-        .stranger
+    let fixture = Fixture::empty().await;
+    fixture
+        .attacker
         .batch_execute(
             "create schema m10_recovery; grant all on schema m10_recovery to public;
              create view m10_recovery.outbox as select length(trap.go())::bigint as id, trap.go() as aggregate_type,
@@ -321,27 +322,27 @@ async fn a_schema_of_another_application_is_not_read_for_events() {
         )
         .await
         .unwrap();
-    let url = scene.database.url();
+    let url = fixture.database.url();
     let refused = symphony(&url, &["install"]).exits(3);
-    assert!(refused.stderr.contains("schema m10_recovery is there already and belongs to"), "{}", refused.all());
+    assert!(refused.stderr.contains("schema m10_recovery already exists and belongs to"), "{}", refused.all());
     symphony(&url, &["install", "--lane", "payment"]).exits(0);
     symphony(&url, &["verify"]).exits(0);
     symphony(&url, &["status"]).exits(0);
-    let reading = symphony_outbox::event::reading::backlog(&scene.dba).await;
-    assert!(matches!(reading, Err(symphony_outbox::error::Fault::NotInstalled(_))), "{reading:?}");
-    assert!(!scene.set_off().await);
+    let reader = symphony_db::event::reader::backlog(&fixture.dba).await;
+    assert!(matches!(reader, Err(symphony_db::error::DatabaseError::NotInstalled(_))), "{reader:?}");
+    assert!(!fixture.trap_ran().await);
 }
 
-/// By default the search_path begins with a schema called like the login, which the stranger can make.
+/// By default the search_path begins with the schema named like the login, which the attacker can create.
 #[tokio::test]
 async fn a_schema_called_like_the_login_shadows_nothing() {
-    let scene = Scene::installed().await;
-    let relayer = scene.database.url_as_login(&["symphony_executor", "symphony_readonly"]).await.unwrap();
+    let fixture = Fixture::installed().await;
+    let relayer = fixture.database.url_as_login(&["symphony_executor", "symphony_readonly"]).await.unwrap();
     let name = Target::parse(&relayer).unwrap().connect().await.unwrap();
     let name: String = name.query_one("select current_user::text", &[]).await.unwrap().get(0);
     for login in [name.as_str(), "postgres"] {
-        scene
-            .stranger
+        fixture
+            .attacker
             .batch_execute(&format!(
                 "create schema {login}; grant usage on schema {login} to public;
                  create function {login}.unnest(text[]) returns setof text language sql as
@@ -350,16 +351,17 @@ async fn a_schema_called_like_the_login_shadows_nothing() {
             .await
             .unwrap();
     }
-    scene.dba.batch_execute("select symphony.register_payment_rail('sepa', '{}', 'a', 'b')").await.unwrap();
-    let checked = scene.check_as(&relayer).exits(0);
-    assert!(!scene.set_off().await, "{}", checked.all());
-    symphony(&scene.database.url(), &["status"]).exits(0);
-    assert!(!scene.set_off().await);
+    fixture.dba.batch_execute("select symphony.register_payment_rail('sepa', '{}', 'a', 'b')").await.unwrap();
+    let checked = fixture.check_as(&relayer).exits(0);
+    assert!(!fixture.trap_ran().await, "{}", checked.all());
+    symphony(&fixture.database.url(), &["status"]).exits(0);
+    assert!(!fixture.trap_ran().await);
 }
 
-/// Proofs are run by a superuser who is connected to a database of others. Roles are dropped at the end only where a server had none.
+/// A superuser runs `symphony prove` on a server with other applications. The test needs a private server, because
+/// proofs drop the roles at the end if the server had none.
 #[tokio::test]
-async fn proving_beside_a_stranger_runs_nothing_of_it() {
+async fn prove_runs_no_code_of_an_attacker_in_the_same_database() {
     let cluster = Cluster::start(&Binaries::find().unwrap(), Options::default()).await.unwrap();
     let dba = Target::parse(&cluster.url("postgres")).unwrap().connect().await.unwrap();
     dba.batch_execute("create role mallory login; grant create on database postgres to mallory").await.unwrap();

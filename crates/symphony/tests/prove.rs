@@ -11,11 +11,10 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
 use program::symphony;
-use symphony_outbox::connect::Target;
-use symphony_proof::kit::postgres::{Binaries, Cluster, Options};
-use symphony_proof::proofs;
+use symphony_db::connect::Target;
+use symphony_testkit::postgres::{Binaries, Cluster, Options};
 
-/// A server of its own: what is left behind is counted on all of it.
+/// A private server, so that every object left behind is counted.
 async fn server() -> Cluster {
     Cluster::start(&Binaries::find().unwrap(), Options::default()).await.unwrap()
 }
@@ -42,7 +41,7 @@ async fn proofs_show_what_was_tried_and_leave_nothing_behind() {
         }
     }
     let text = symphony(&url, &["prove", "--only", "1"]).exits(0).stdout;
-    assert!(text.starts_with(" 1  ok  nobody_can_change_what_is_in_the_ledger: tried "), "{text}");
+    assert!(text.starts_with(" 1  ok  no_role_can_change_the_ledger: tried "), "{text}");
     let line = text.lines().next().unwrap();
     assert!(line.contains("; expected refused with ") && line.contains("; happened: refused with "), "{text}");
     assert!(line.contains(" steps, ") && line.ends_with("s)"), "{text}");
@@ -58,7 +57,7 @@ async fn proofs_show_what_was_tried_and_leave_nothing_behind() {
 async fn proofs_take_every_address_that_the_other_commands_take() {
     let cluster = server().await;
     let port = cluster.port();
-    // Somebody's login, with a name like ours.
+    // A user's login whose name resembles a role of Symphony's.
     let client = Target::parse(&cluster.url("postgres")).unwrap().connect().await.unwrap();
     client.batch_execute("create role symphony_app login createdb").await.unwrap();
     for address in [
@@ -77,7 +76,7 @@ async fn proofs_take_every_address_that_the_other_commands_take() {
 fn every_proof_is_listed_without_a_database() {
     let listed = symphony("", &["prove", "--list", "--json"]).exits(0).json();
     let names: Vec<_> = listed.as_array().unwrap().iter().map(|proof| proof["name"].as_str().unwrap()).collect();
-    assert_eq!(names, proofs::all().iter().map(|proof| proof.name).collect::<Vec<_>>());
+    assert_eq!(names, symphony_proof::all().iter().map(|proof| proof.name).collect::<Vec<_>>());
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use program::{symphony, symphony_with_input};
-use symphony_proof::kit::scratch::Server;
+use symphony_testkit::test_database::Server;
 
 const OUTBOX: &str = "0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f";
 
@@ -70,7 +70,7 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["dlq", "resolve", OUTBOX, "--as", "MAYBE", "--actor", "a", "--reason", "b"], "PAID, NOT_PAID, SKIPPED"),
     (&["prove", "--only", "999"], "--list"),
     (&["demo", "--kep"], "--keep"),
-    (&["demo", "--for", "ages"], "a time such as 10s or 2m"),
+    (&["demo", "--for", "ages"], "a duration such as 10s or 2m"),
     (&["demo", "--kill-every", "1ms"], "500ms at least"),
     (&["demo", "--faults", "all"], "none, some, many"),
 ];
@@ -90,21 +90,21 @@ async fn what_only_the_database_can_refuse_is_wrong_input_as_well() {
     let server = Server::from_env().await.unwrap();
     let database = server.database().await.unwrap();
     let url = database.url();
-    let warrant = ["--actor", "ana", "--reason", "a test"];
-    symphony(&url, &[&["rail", "add", "sepa"], &warrant[..]].concat()).exits(0);
+    let audit_context = ["--actor", "ana", "--reason", "a test"];
+    symphony(&url, &[&["rail", "add", "sepa"], &audit_context[..]].concat()).exits(0);
 
     let named = ["enqueue", "--participant", "p", "--key", "k", "--rail"];
     let blank = [&named[..], &["sepa", "--payload", "{}", "--instruction", " "]].concat();
     assert!(symphony(&url, &blank).exits(2).stderr.contains("p_instruction_id must not be blank"));
     let list = [&named[..], &["sepa", "--payload", "[]", "--instruction", "i"]].concat();
     assert!(symphony(&url, &list).exits(2).stderr.contains("must be a JSON object"));
-    let range = [&["rail", "set", "sepa", "--max-attempts", "99"], &warrant[..]].concat();
+    let range = [&["rail", "set", "sepa", "--max-attempts", "99"], &audit_context[..]].concat();
     assert!(symphony(&url, &range).exits(2).stderr.contains("max_attempts must be from 1 to 20, not 99"));
     // There is no such thing.
     let typo = [&named[..], &["sepia", "--payload", "{}", "--instruction", "i"]].concat();
     assert!(symphony(&url, &typo).exits(1).stderr.contains("symphony rail list"));
     for action in [&["dlq", "redrive", OUTBOX][..], &["dlq", "resolve", OUTBOX, "--as", "PAID"]] {
-        let nowhere = symphony(&url, &[action, &warrant[..]].concat()).exits(1);
+        let nowhere = symphony(&url, &[action, &audit_context[..]].concat()).exits(1);
         assert!(nowhere.stderr.contains(&format!("there is no outbox {OUTBOX}")), "{}", nowhere.all());
     }
     let enqueued = [&named[..], &["sepa", "--payload", "{}", "--instruction", "i", "--json"]].concat();
@@ -115,7 +115,10 @@ async fn what_only_the_database_can_refuse_is_wrong_input_as_well() {
     let nothing = symphony(&url, &["inspect", "nothing"]).exits(1);
     assert!(nothing.stderr.contains("\"nothing\""), "{}", nothing.all());
     assert!(
-        symphony(&url, &[&["rail", "pause", "sepia"], &warrant[..]].concat()).exits(1).stderr.contains("P7006")
+        symphony(&url, &[&["rail", "pause", "sepia"], &audit_context[..]].concat())
+            .exits(1)
+            .stderr
+            .contains("P7006")
     );
     database.close().await.unwrap();
 }
@@ -150,8 +153,12 @@ async fn a_payload_is_read_from_a_file_or_stdin_and_no_further_than_allowed() {
 fn a_database_that_is_missing_silent_or_refuses_is_exit_code_3_and_a_bad_address_2() {
     let which = symphony("", &["status"]).exits(2);
     assert!(which.stderr.contains("--database-url") && which.stderr.contains("DATABASE_URL"), "{}", which.all());
-    let nobody = symphony("postgres://me:s3cret@127.0.0.1:1/shop", &["status"]).exits(3);
-    assert!(nobody.stderr.contains("cannot connect to 127.0.0.1:1, database shop as me"), "{}", nobody.all());
+    let unreachable = symphony("postgres://me:s3cret@127.0.0.1:1/shop", &["status"]).exits(3);
+    assert!(
+        unreachable.stderr.contains("cannot connect to 127.0.0.1:1, database shop as me"),
+        "{}",
+        unreachable.all()
+    );
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     let url = format!("postgres://me:s3cret@127.0.0.1:{port}/shop?connect_timeout=1");
@@ -175,7 +182,7 @@ fn a_database_that_is_missing_silent_or_refuses_is_exit_code_3_and_a_bad_address
         // Where no address belongs.
         let lost = symphony("", &[bad]).exits(2);
         assert!(!lost.all().contains("s3cret") && !lost.all().contains("cret@"), "{}", lost.all());
-        for run in [&refused, &nobody, &silence] {
+        for run in [&refused, &unreachable, &silence] {
             assert!(!run.all().contains("s3cret") && !run.all().contains("cret@"), "{}", run.all());
         }
     }
@@ -228,7 +235,7 @@ fn an_argument_that_is_no_text_is_wrong_and_not_shown() {
 }
 
 #[test]
-fn an_error_that_nobody_can_read_has_its_exit_code_all_the_same() {
+fn an_error_has_its_exit_code_even_if_stderr_cannot_be_written() {
     for (arguments, code) in [(&["status"][..], 3), (&["instal"], 2)] {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let ended = Command::new(env!("CARGO_BIN_EXE_symphony"))
@@ -241,7 +248,7 @@ fn an_error_that_nobody_can_read_has_its_exit_code_all_the_same() {
     }
 }
 
-/// The commands that print no result: what they print is for shells and manuals, or is JSON already, or has formats of its own.
+/// Commands without --json: they print scripts, manual pages or JSON, or have their own formats.
 const NO_RESULT: [&str; 5] = ["api", "audit", "bank", "completions", "man"];
 
 /// The commands, and those below them, as the manual lists them.
@@ -341,6 +348,21 @@ fn every_command_has_an_example_and_says_what_its_exit_code_means() {
         let help = symphony("", &[command, &["--help"]].concat()).exits(0).stdout;
         assert!(help.contains(&format!("Examples:\n  symphony {}", command.join(" "))), "{help}");
         assert!(help.contains("Exit codes:"), "{help}");
+    }
+}
+
+#[test]
+fn the_lean_build_links_no_test_code() {
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--package", "symphony", "--no-default-features", "--edges", "normal", "--prefix", "none"])
+        .args(["--locked", "--offline", "--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")])
+        .output()
+        .unwrap();
+    let crates = String::from_utf8(tree.stdout).unwrap();
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    assert!(crates.contains("symphony-relay "), "{crates}");
+    for test_code in ["symphony-testkit ", "symphony-proof ", "symphony-bank "] {
+        assert!(!crates.contains(test_code), "{crates}");
     }
 }
 

@@ -8,19 +8,19 @@
 mod program;
 
 use program::symphony;
-use symphony_proof::kit::postgres::{Binaries, Cluster, Options};
-use symphony_proof::kit::scratch::Server;
+use symphony_testkit::postgres::{Binaries, Cluster, Options};
+use symphony_testkit::test_database::Server;
 
 /// What an install does about a drift.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Install {
     /// It puts it right.
     Repairs,
-    /// It says that a person must.
+    /// It says that an operator must.
     LeavesToPeople,
 }
 
-/// Plants a drift in a database of its own: verify must name it, and install do what it can.
+/// Plants a drift in a test database: verify must name it, and install repair what it can.
 async fn drift(planted: &str, named: &str, install: Install) {
     let server = Server::from_env().await.unwrap();
     let database = server.database().await.unwrap();
@@ -92,8 +92,8 @@ drifts! {
            set search_path = pg_catalog, symphony, pg_temp as $$ select null::text $$"
         => "changed: function symphony.caller_traceparent(): body", Repairs;
     an_overload_is_named:
-        "create function symphony.claim_floor(int) returns int language sql as 'select 1'"
-        => "unexpected: function symphony.claim_floor(integer)", LeavesToPeople;
+        "create function symphony.claim_low_watermark(int) returns int language sql as 'select 1'"
+        => "unexpected: function symphony.claim_low_watermark(integer)", LeavesToPeople;
     another_owner_of_a_function_is_named:
         "alter function symphony.claim_outbox_batch owner to postgres"
         => "owner is postgres, should be symphony_control", LeavesToPeople;
@@ -164,15 +164,15 @@ drifts! {
          returns boolean language sql immutable parallel safe set search_path = pg_catalog, symphony, pg_temp as 'select true'"
         => "changed: function symphony.metadata_move_is_legal(", Repairs;
     a_body_that_is_kept_as_a_parsed_expression_is_named:
-        "create or replace function symphony.wakeup_lock(p_channel text)
+        "create or replace function symphony.wakeup_lock_key(p_channel text)
          returns bigint language sql immutable parallel safe set search_path = pg_catalog, symphony, pg_temp return 1"
-        => "changed: function symphony.wakeup_lock(", Repairs;
+        => "changed: function symphony.wakeup_lock_key(", Repairs;
     a_sixth_status_of_metadata_is_named:
         "alter type symphony.metadata_status add value 'PAUSED'"
         => "changed: enum symphony.metadata_status", LeavesToPeople;
     a_disabled_trigger_on_metadata_is_named:
-        "alter table symphony.metadata_outbox disable trigger metadata_moves_along_the_arrows"
-        => "changed: trigger metadata_moves_along_the_arrows on symphony.metadata_outbox", Repairs;
+        "alter table symphony.metadata_outbox disable trigger metadata_status_moves_are_legal"
+        => "changed: trigger metadata_status_moves_are_legal on symphony.metadata_outbox", Repairs;
     a_right_to_read_the_tokens_of_claims_is_named:
         "grant select on symphony.metadata_outbox to symphony_readonly"
         => "unexpected: right of symphony_readonly to SELECT on table symphony.metadata_outbox", Repairs;
@@ -200,11 +200,11 @@ drifts! {
 async fn a_login_without_any_right_can_verify() {
     let server = Server::from_env().await.unwrap();
     let database = server.database().await.unwrap();
-    let nobody = database.url_as_login(&[]).await.unwrap();
-    symphony(&nobody, &["verify"]).exits(0);
+    let no_role = database.url_as_login(&[]).await.unwrap();
+    symphony(&no_role, &["verify"]).exits(0);
     let superuser = database.connect().await.unwrap();
     superuser.batch_execute("grant truncate on symphony.payment_outbox_attempts to symphony_auth").await.unwrap();
-    let found = symphony(&nobody, &["verify"]).exits(1);
+    let found = symphony(&no_role, &["verify"]).exits(1);
     assert!(found.stdout.contains("right of symphony_auth to TRUNCATE"), "{}", found.all());
 }
 
@@ -215,10 +215,10 @@ async fn what_a_login_may_not_read_is_said_not_to_be_checked() {
     let superuser = database.connect().await.unwrap();
     superuser.batch_execute("update symphony.schema_migrations set sha256 = repeat('0', 64)").await.unwrap();
 
-    let nobody = database.url_as_login(&[]).await.unwrap();
-    let said = symphony(&nobody, &["verify"]).exits(0);
+    let no_role = database.url_as_login(&[]).await.unwrap();
+    let said = symphony(&no_role, &["verify"]).exits(0);
     assert!(said.stderr.contains("not checked: which migrations were applied"), "{}", said.all());
-    let said = symphony(&nobody, &["verify", "--json"]).exits(0);
+    let said = symphony(&no_role, &["verify", "--json"]).exits(0);
     assert_eq!(said.json()["not_checked"].as_array().unwrap().len(), 1, "{}", said.all());
 
     for role in ["symphony_executor", "symphony_operator", "symphony_readonly", "symphony_auditor"] {
@@ -233,11 +233,11 @@ async fn what_a_login_may_not_read_is_said_not_to_be_checked() {
 const TAKE_INSTALL_LOCK: &str = "select pg_advisory_lock(x'73796d70686f6e'::bigint)";
 
 #[tokio::test]
-async fn a_stranger_who_holds_the_install_lock_keeps_nobody_from_verifying() {
+async fn an_outsider_who_holds_the_install_lock_does_not_block_a_verification() {
     let server = Server::from_env().await.unwrap();
     let database = server.database().await.unwrap();
-    let stranger = database.connect_as_login(&[]).await.unwrap();
-    stranger.batch_execute(TAKE_INSTALL_LOCK).await.unwrap();
+    let outsider = database.connect_as_login(&[]).await.unwrap();
+    outsider.batch_execute(TAKE_INSTALL_LOCK).await.unwrap();
     symphony(&database.url(), &["verify"]).exits(0);
 }
 
@@ -257,7 +257,7 @@ async fn a_verification_that_waits_for_an_install_says_for_which_session() {
     }
 }
 
-/// Roles belong to the whole server, so this one has a server of its own.
+/// Roles belong to the whole server, so this test has its own server.
 #[tokio::test]
 async fn a_role_that_may_log_in_or_act_as_another_is_named() {
     let cluster = Cluster::start(&Binaries::find().unwrap(), Options::default()).await.unwrap();

@@ -1,6 +1,6 @@
--- Refuses a text argument that is missing, blank or too long, naming it.
+-- Checks a text argument: refuses null, blank text and text that is too long.
 --
--- Locks: nothing. Raises: P7005. For: the other functions.
+-- Locks: nothing. Raises: P7005 with the name of the argument. For: the other functions.
 create or replace function symphony.check_argument(p_name text, p_value text, p_longest int)
   returns void
   language plpgsql

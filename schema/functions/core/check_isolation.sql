@@ -1,8 +1,8 @@
--- Refuses to decide anything on an old snapshot.
+-- Checks that the transaction is READ COMMITTED, because the calling function must decide on the newest state.
 --
--- In REPEATABLE READ or SERIALIZABLE a statement that has waited for a lock still sees what was there
--- before: a completion would not see the row that a claim has just parked behind it, and an operator would
--- redrive what was found PAID a moment ago. Waiting and then looking again needs READ COMMITTED.
+-- In REPEATABLE READ and SERIALIZABLE a statement still sees the old snapshot after it has waited for a lock. A
+-- completion would miss the row that a claim has just parked behind it. An operator would redrive a payment that
+-- another operator has just resolved as PAID.
 -- Locks: nothing. Raises: 25000. For: the other functions.
 create or replace function symphony.check_isolation()
   returns void
@@ -12,11 +12,12 @@ create or replace function symphony.check_isolation()
 as $$
 begin
   if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
-    raise exception 'this needs READ COMMITTED, not %', upper(current_setting('transaction_isolation'))
+    raise exception 'this function needs READ COMMITTED, but the transaction is %', upper(current_setting('transaction_isolation'))
       using errcode = '25000',
-            hint = 'It is decided on the newest state. Call it in a transaction of its own, or set default_transaction_isolation of the login to read committed.';
+            hint = 'Call it in a READ COMMITTED transaction, or set default_transaction_isolation of the login to read committed.';
   end if;
 end
 $$;
 
-comment on function symphony.check_isolation() is 'Raises 25000 outside READ COMMITTED, where a decision would rest on an old snapshot.';
+comment on function symphony.check_isolation() is
+  'Raises 25000 outside READ COMMITTED, where a decision would rest on an old snapshot.';

@@ -1,6 +1,6 @@
--- Refuses a number argument that is missing or out of range, naming it and the range.
+-- Checks a number argument: refuses null and numbers out of range.
 --
--- Locks: nothing. Raises: P7005. For: the other functions.
+-- Locks: nothing. Raises: P7005 with the name of the argument and its range. For: the other functions.
 create or replace function symphony.check_range(p_name text, p_value bigint, p_least bigint, p_most bigint)
   returns void
   language plpgsql

@@ -1,4 +1,5 @@
--- The most bytes of payload that one claim of any lane hands to a relayer, decompressed: 16 MiB. A single larger row is handed out alone.
+-- Returns how many bytes of payload one claim may return, uncompressed: 16 MiB, in every lane. A single larger row is
+-- returned alone.
 --
 -- Locks: nothing. For: the claim functions.
 create or replace function symphony.claim_byte_limit()
@@ -13,4 +14,4 @@ begin
 end
 $$;
 
-comment on function symphony.claim_byte_limit() is 'The most bytes of payload that one claim hands out.';
+comment on function symphony.claim_byte_limit() is 'The maximum of payload bytes that one claim returns.';

@@ -1,14 +1,15 @@
--- What may be kept of an error that somebody else wrote: one line of at most 2000 characters without personal data or
--- credentials, or null where nothing is left. The one place where this is decided, for every lane.
+-- Removes personal data and credentials from an error text, and returns one line of at most 2000 characters; null if
+-- nothing is left.
 --
--- What is taken away is listed in mask_credentials, mask_authorization and mask_personal_data, the encodings that are seen
--- through in decode_escapes and one_line: one within the other, eight deep at least. Credentials go before an encoding is undone,
--- since what ends a value can be told only there, and again behind it. It would rather take away too much. What patterns cannot
--- tell, such as a name, stays.
+-- Every lane stores error texts through this function only. mask_credentials, mask_authorization and
+-- mask_personal_data list what is removed; decode_escapes and normalize_error_text list the encodings that are
+-- decoded, nested at least eight deep. Credentials are masked before a decoding, because only then the end of a value
+-- is visible, and again after it. When in doubt it removes too much. Patterns cannot recognise everything: a name, for
+-- example, stays.
 --
--- Only the first 4000 characters are looked at, so that the time it takes has a bound whatever it is given; the last words before
--- the cut go altogether. It works until nothing changes any more, so a clean text stays as it is; what does not come to
--- rest is withheld. How a backslash is read is fixed here, for the functions it calls as well.
+-- It reads the first 4000 characters only, so its run time is bounded for any input; the last words before the cut are
+-- removed. It repeats until the text no longer changes, so a clean text stays as it is. A text that keeps changing is
+-- withheld. It pins standard_conforming_strings, for the functions it calls as well.
 -- Locks: nothing. For: the other functions.
 create or replace function symphony.clean_error_text(p_text text)
   returns text
@@ -19,37 +20,37 @@ create or replace function symphony.clean_error_text(p_text text)
   set standard_conforming_strings = on
 as $$
 declare
-  v_intake constant int := 4000;
-  v_bound  constant int := 2000;
-  v_rounds constant int := 12;
-  -- What costs the patterns most, counted by a cheap one: each match of theirs takes some 50 µs. No error has so many.
-  v_names  constant int := 40;
-  v_name   constant text :=
+  v_max_input constant int := 4000;
+  v_max_output  constant int := 2000;
+  v_max_rounds constant int := 12;
+  -- A cheap pattern counts what is expensive for the others: each of their matches takes about 50 µs.
+  v_max_names  constant int := 40;
+  v_names   constant text :=
     'passw|passphrase|passcode|secret|token|session[ _.-]?id|(?:api|access|private|signing|encryption|account|shared)[ _.-]?key'
     '|[^a-z0-9](?:pwd|pass|pin|cv[vc]|otp|tan|pan|csrf)|[?&][a-z0-9_.-]*(?:key|sig|credential|auth|code)'
     '|authorization|cookie|bearer|basic|eyJ|-u |--[a-z-]*user';
   v_text   text;
-  v_before text := left(p_text, v_intake + 1);
+  v_before text := left(p_text, v_max_input + 1);
 begin
   if p_text is null then
     return null;
   end if;
-  for v_round in 1 .. v_rounds loop
-    v_text := one_line(v_before);
+  for v_round in 1 .. v_max_rounds loop
+    v_text := normalize_error_text(v_before);
     if v_text = '' then
       return null;
     end if;
-    if char_length(v_before) > v_intake or char_length(v_text) > v_intake then
-      -- No secret that is known by more than its beginning has more than 20 words.
-      v_text := regexp_replace(left(v_text, v_intake), '(?:[^ ",;&<>{}]+[ ",;&<>{}]+){0,20}[^ ",;&<>{}]*$', '') || '[cut]';
+    if char_length(v_before) > v_max_input or char_length(v_text) > v_max_input then
+      -- No secret that the patterns know has more than 20 words.
+      v_text := regexp_replace(left(v_text, v_max_input), '(?:[^ ",;&<>{}]+[ ",;&<>{}]+){0,20}[^ ",;&<>{}]*$', '') || '[cut]';
     end if;
-    if regexp_count(v_text collate "C", v_name, 1, 'i') > v_names then
+    if regexp_count(v_text collate "C", v_names, 1, 'i') > v_max_names then
       return '[withheld: too many credentials]';
     end if;
     v_text := mask_credentials(v_text);
     v_text := decode_escapes(v_text);
     if v_text = v_before then
-      v_text := left(mask_personal_data(mask_authorization(v_text)), v_bound);
+      v_text := left(mask_personal_data(mask_authorization(v_text)), v_max_output);
     end if;
     if v_text = v_before then
       return v_text;
@@ -60,4 +61,5 @@ begin
 end
 $$;
 
-comment on function symphony.clean_error_text(text) is 'An error in one bounded line, without personal data and credentials; null where nothing is left.';
+comment on function symphony.clean_error_text(text) is
+  'An error text in one bounded line, without personal data and credentials; null if nothing is left.';

@@ -1,7 +1,7 @@
--- Says which relayers have a session in this database now, whether they hold work or not.
+-- Lists the relayers that have a session in this database now, with or without claimed rows.
 --
--- A relayer names its sessions "symphony run" and then itself, as much of it as fits in 63 characters; so does whoever else says so. A relayer whose address
--- gives its sessions another name is not seen.
+-- A relayer sets application_name to "symphony run" and its worker id, cut at 63 characters. Any other client that
+-- sets such a name is listed too. A relayer whose connection URL sets another application_name is not listed.
 -- Locks: nothing. Raises: nothing. For: symphony_operator, symphony_readonly, symphony_auditor.
 create or replace function symphony.connected_relayers()
   returns table (worker_id text, sessions bigint)
@@ -22,4 +22,5 @@ begin
 end
 $$;
 
-comment on function symphony.connected_relayers() is 'The relayers that have a session in this database, by the name of their sessions, and how many sessions each has.';
+comment on function symphony.connected_relayers() is
+  'The relayers that have a session in this database, by application_name, and the number of sessions of each.';

@@ -1,7 +1,7 @@
--- The character that one escape stands for, or the escape itself where it stands for none.
+-- Decodes one escape into its character, or returns the escape itself if it stands for none.
 --
--- A control character becomes a blank. In a database that is not UTF8 only ASCII is known.
--- Locks: nothing. For: decode_escapes, which knows what an escape looks like.
+-- A control character becomes a blank. A database that is not UTF8 decodes ASCII only.
+-- Locks: nothing. For: decode_escapes, which matches the escapes.
 create or replace function symphony.decode_escape(p_escape text)
   returns text
   language plpgsql

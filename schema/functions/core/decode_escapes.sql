@@ -1,7 +1,7 @@
--- A text with one level of escapes undone.
+-- Decodes one level of escapes in a text.
 --
--- Knows percent-encoding of UTF-8 (%40, too long forms as well), the escapes of JSON and of programs (\u0040, pairs of
--- surrogates, \u{40}, \x40, \n, \", \\) and HTML's references (&#64;, &#x40; and the usual names).
+-- It knows percent-encoding of UTF-8 (%40, overlong forms as well), the escapes of JSON and of programming languages
+-- (\u0040, surrogate pairs, \u{40}, \x40, \n, \", \\) and HTML references (&#64;, &#x40; and the common names).
 -- Locks: nothing. For: clean_error_text.
 create or replace function symphony.decode_escapes(p_text text)
   returns text
@@ -24,7 +24,7 @@ begin
   end if;
   return (
     select string_agg(
-             -- Those that encodings within encodings are made of, without a call.
+             -- The escapes that nested encodings consist of, without a function call.
              case coalesce(m.found[1], '')
                when '' then m.found[2]
                when '%25' then '%'
@@ -36,4 +36,5 @@ begin
 end
 $$;
 
-comment on function symphony.decode_escapes(text) is 'A text with one level of percent-encoding, backslashes and references undone.';
+comment on function symphony.decode_escapes(text) is
+  'A text with one level of percent-encoding, backslash escapes and HTML references decoded.';

@@ -1,6 +1,6 @@
--- Whether a text has the digits of a card number: 12 to 19 of them whose last is their check digit, by Luhn.
+-- Says whether the digits of a text form a card number: 12 to 19 digits with a valid Luhn check digit.
 --
--- What stands between the digits does not matter.
+-- Other characters between the digits do not matter.
 -- Locks: nothing. For: mask_personal_data.
 create or replace function symphony.is_card_number(p_text text)
   returns boolean

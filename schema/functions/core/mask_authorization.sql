@@ -1,8 +1,8 @@
--- A text without the credentials of Authorization and Proxy-Authorization, whatever their scheme: a word and what follows it,
--- be it one more word or parameters with commas between them.
+-- Masks the credentials after Authorization and Proxy-Authorization, whatever their scheme.
 --
--- Only for a text whose encodings are all undone: before that the quotes around a parameter may look like anything.
--- The text is one line, as one_line leaves it. What is masked already stays as it is.
+-- The credentials are a word and what follows it: one more word, or parameters separated by commas. Call it only for a
+-- text without encodings: an encoded quote around a parameter is not recognised. The text is one line, as
+-- normalize_error_text returns it. Masked parts stay as they are.
 -- Locks: nothing. For: clean_error_text.
 create or replace function symphony.mask_authorization(p_text text)
   returns text
@@ -22,4 +22,4 @@ begin
 end
 $$;
 
-comment on function symphony.mask_authorization(text) is 'A text without what follows Authorization.';
+comment on function symphony.mask_authorization(text) is 'A text without the credentials that follow Authorization.';

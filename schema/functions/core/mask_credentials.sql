@@ -1,11 +1,13 @@
--- A text without what opens a door: each secret that is known by where it stands is replaced by a word in brackets.
+-- Masks credentials: replaces each secret that its position identifies by a word in brackets.
 --
--- Knows, in this order: PEM blocks; user and password in a URL; Authorization in quotes, for the rest see mask_authorization;
--- Cookie and Set-Cookie; bearer and basic tokens; JSON web tokens; keys by the beginnings that their issuers gave them; values of
--- names such as password, secret, token, api_key or pin, written as an XML element, an option --key value or -u user:value, SQL's
--- PASSWORD 'value', key=value, key: value, JSON or a query string. A value is a quoted string, escapes included, a number or an
--- IBAN in groups, an object or an array, or goes to the next blank, comma, semicolon or ampersand. What is masked already stays as it is.
--- The text is one line, as one_line leaves it.
+-- It knows, in this order: PEM blocks; user and password in a URL; Authorization in quotes (mask_authorization does
+-- the rest); Cookie and Set-Cookie; bearer and basic tokens; JSON web tokens; keys with a known vendor prefix; values
+-- of names such as password, secret, token, api_key or pin, written as an XML element, an option --key value or -u
+-- user:value, SQL's PASSWORD 'value', key=value, key: value, JSON or a query string.
+--
+-- A value is a quoted string with its escapes, a number or an IBAN in groups, an object or an array; otherwise it ends
+-- at the next blank, comma, semicolon or ampersand. Masked parts stay as they are. The text is one line, as
+-- normalize_error_text returns it.
 -- Locks: nothing. For: clean_error_text.
 create or replace function symphony.mask_credentials(p_text text)
   returns text
@@ -39,7 +41,7 @@ begin
   v_text := regexp_replace(v_text, '://[^ ]*@', '://[credentials]@', 'g');
   v_text := regexp_replace(v_text, '(authorization["'']? ?[:=] ?)(?:' || v_quoted || ')', '\1[credentials]', 'gi');
   v_text := regexp_replace(v_text, '(cookie2?["'']? ?[:=] ?)[^ ;]+(?:; ?[^ ;]+)*', '\1[cookies]', 'gi');
-  -- What people say about such tokens is none.
+  -- Words that describe a token are not masked.
   v_text := regexp_replace(
     v_text,
     '\m(bearer )(?!(?:tokens?|auth|authentication|authorization|scheme|is|was|not|missing|required|expired|invalid)(?:$|[ ,;:.)]))[^ ,;"'']+',

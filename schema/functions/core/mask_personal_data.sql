@@ -1,9 +1,11 @@
--- A text without what names a person or an account: each is replaced by a word in brackets.
+-- Masks personal data: replaces whatever identifies a person or an account by a word in brackets.
 --
--- Knows e-mail addresses; IBANs by their shape, together or in groups; phone numbers that begin with +, 00 or an area code
--- in parentheses, or that are called so; numbers of 13 and more digits, and of 12 where Luhn says that it may be a card. Between
--- two digits may stand a mark with blanks. UUIDs, ids of 32 hexadecimal digits, times and IPv4 addresses are none of these and stay.
--- The text is one line, as one_line leaves it. What is masked already stays as it is.
+-- It knows e-mail addresses; IBANs by their shape, with or without groups; phone numbers that begin with +, 00 or an
+-- area code in parentheses, or that follow a word such as phone; numbers of 13 and more digits, and of 12 digits with
+-- a valid Luhn check digit. A separator with blanks may stand between two digits. UUIDs, ids of 32 hexadecimal digits,
+-- times and IPv4 addresses stay.
+--
+-- The text is one line, as normalize_error_text returns it. Masked parts stay as they are.
 -- Locks: nothing. For: clean_error_text.
 create or replace function symphony.mask_personal_data(p_text text)
   returns text

@@ -1,8 +1,7 @@
--- Refuses what the trigger that calls it stands for: a change to something that is only ever added to,
--- or to what identifies a row.
+-- Refuses the statement that fired the trigger: a change of an append-only table, or of what identifies a row.
 --
--- Whoever tries, the owner and a superuser included. The trigger's argument says what may not be done,
--- in words that fit behind "on <table>: ".
+-- It applies to every role, the owner and superusers included. The trigger's argument completes the message
+-- "<operation> on <table>: …".
 -- Locks: nothing. Raises: P0001. For: triggers.
 create or replace function symphony.refuse_change()
   returns trigger
@@ -16,4 +15,4 @@ begin
 end
 $$;
 
-comment on function symphony.refuse_change() is 'Trigger: refuses with P0001, whoever tries.';
+comment on function symphony.refuse_change() is 'Trigger: refuses the change with P0001, for every role.';

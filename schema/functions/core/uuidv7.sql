@@ -1,9 +1,9 @@
--- A time-ordered UUID (RFC 9562, version 7), for servers that have none of their own.
+-- Creates a time-ordered UUID (RFC 9562, version 7), for servers that have no such function.
 --
--- 48 bits of milliseconds, 12 bits of their fraction, 62 random bits: the layout that PostgreSQL 18 uses.
--- There it is in pg_catalog, which comes first in our search_path, so that one is called. Ours is there all the same: a
--- database that is dumped and restored into another version, or upgraded, is then what an install makes. The order serves
--- the indexes; nothing is ever dispatched by it.
+-- 48 bits of milliseconds, 12 bits of their fraction, 62 random bits: the layout of PostgreSQL 18. There pg_catalog
+-- has its own uuidv7, which comes first in our search_path. Ours is installed there too, so that a database that was
+-- restored into or upgraded to another version equals a fresh install. The order helps the indexes; nothing is
+-- dispatched by it.
 -- Locks: nothing. For: the other functions.
 create or replace function symphony.uuidv7()
   returns uuid

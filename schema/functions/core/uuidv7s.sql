@@ -1,6 +1,7 @@
--- So many time-ordered UUIDs at once, for what one statement writes: they share the time of the call, and differ by 62 random bits.
+-- Creates p_count time-ordered UUIDs for the rows of one statement. They share the time of the call and differ by 62
+-- random bits.
 --
--- A call of uuidv7 for each row would cost a tenth of what the row costs.
+-- Calling uuidv7 for each row would add a tenth to the cost of the row.
 -- Locks: nothing. For: the functions that write many rows.
 create or replace function symphony.uuidv7s(p_count int)
   returns uuid[]
@@ -18,4 +19,4 @@ begin
 end
 $$;
 
-comment on function symphony.uuidv7s(int) is 'So many time-ordered UUIDs of one moment.';
+comment on function symphony.uuidv7s(int) is 'An array of p_count time-ordered UUIDs of one time.';

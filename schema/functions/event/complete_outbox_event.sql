@@ -1,10 +1,10 @@
--- Records how the processing of one event went, for the processor that holds its claim.
+-- Records the result of one event for the processor that holds its claim.
 --
--- Success ends the event for good; the claim stays, to say who did it. Failure counts up, clears the claim, and schedules
--- the event by process_after: 1 s after the first failure, twice that after each further one, 1024 s at most, without end.
--- A claim that is older than 5 minutes and that nobody took over is still held, so its holder may complete it. What p_error
--- says is kept, cleaned; a blank one says nothing.
--- Locks: the row. Raises: P7002, P7005, and 55P03 behind a lock that is not let go within 5 s. For: symphony_executor.
+-- A success ends the event; claimed_by stays, to show which processor published it. A failure adds one to retry_count,
+-- clears the claim and sets process_after: 1 s after the first failure, twice as long after each further one, at most
+-- 1024 s, without a limit of retries. The holder of a stale claim may still complete it, as long as no other processor
+-- has taken it over. A p_error that is not blank is cleaned and kept in outbox_errors.
+-- Locks: the row. Raises: P7002, P7005, 55P03 after 5 s behind a lock. For: symphony_executor.
 create or replace function m10_recovery.complete_outbox_event(
   p_event_id     bigint,
   p_processor_id text,
@@ -41,11 +41,11 @@ begin
   if v_event.processed_at is not null then
     raise exception 'event % is processed already', p_event_id
       using errcode = 'P7002',
-            hint = 'Nothing is left to do.';
+            hint = 'Drop the work: the event needs no completion.';
   elsif v_event.claimed_by is distinct from p_processor_id then
     raise exception 'processor % holds no claim on event %', p_processor_id, p_event_id
       using errcode = 'P7002',
-            hint = 'Drop the work and do not complete it again: the claim was ended, or taken over after 5 minutes.';
+            hint = 'Drop the work and do not complete it again: the claim was completed, or another processor took it over.';
   end if;
 
   if p_success then

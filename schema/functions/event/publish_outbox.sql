@@ -1,7 +1,7 @@
--- Publishes one event in the caller's transaction: it is committed with the business rows or not at all.
+-- Publishes one event in the producer's transaction: it commits with the business rows or not at all.
 --
--- Lengths are bounded as everywhere: 200 characters for a name, 1 MiB and 100 levels for the payload. The trigger on the table wakes a
--- relayer that sleeps.
+-- Names have at most 200 characters, the payload at most 1 MiB and 100 levels. The trigger on the table notifies an
+-- idle relayer.
 -- Locks: nothing. Raises: P7005. For: symphony_ingest.
 create or replace function m10_recovery.publish_outbox(
   p_aggregate_type text,
@@ -30,4 +30,5 @@ begin
 end
 $$;
 
-comment on function m10_recovery.publish_outbox(text, text, text, jsonb) is 'Publishes one event in the caller''s transaction and returns its number.';
+comment on function m10_recovery.publish_outbox(text, text, text, jsonb) is
+  'Publishes one event in the producer''s transaction and returns its id.';

@@ -1,6 +1,7 @@
--- Refuses what the status machine has no arrow for: another move, a change of a row that has ended, a beginning that is not PENDING.
+-- Enforces the status machine: refuses a move that is not legal, a change of an ended entry, and an INSERT that is not
+-- PENDING.
 --
--- Whoever tries, the owner and a superuser included. The triggers fire for what they are to judge: see triggers/metadata.sql.
+-- It applies to every role, the owner and superusers included. triggers/metadata.sql decides when it fires.
 -- Locks: nothing. Raises: P7005, P7007. For: triggers.
 create or replace function symphony.check_metadata_move()
   returns trigger
@@ -10,16 +11,16 @@ as $$
 begin
   if tg_op = 'INSERT' then
     if new.status <> 'PENDING' then
-      raise exception 'an entry begins as PENDING, not as %', new.status
+      raise exception 'an entry must be inserted as PENDING, not as %', new.status
         using errcode = 'P7007',
               hint = 'Create entries with symphony.create_metadata_entry.';
     end if;
-    -- As create_metadata_entry, for whoever inserts without it; see check_payload.
+    -- create_metadata_entry checks this too; here it covers a direct INSERT. See check_payload.
     if pg_column_size(new.metadata) >= 800 or pg_column_compression(new.metadata) is not null then
       perform check_payload('metadata', new.metadata, 1048576);
     end if;
   elsif old.status in ('PUBLISHED', 'DLQ') then
-    raise exception 'entry % is % and does not change any more', old.id, old.status
+    raise exception 'entry % is % and cannot change any more', old.id, old.status
       using errcode = 'P7007',
             hint = 'Create another entry for the entity.';
   elsif not metadata_move_is_legal(old.status, new.status) then
@@ -31,4 +32,5 @@ begin
 end
 $$;
 
-comment on function symphony.check_metadata_move() is 'Trigger: refuses with P7007 what the status machine does not allow, whoever tries.';
+comment on function symphony.check_metadata_move() is
+  'Trigger: refuses with P7007 what the status machine does not allow, for every role.';

@@ -1,12 +1,14 @@
--- Hands a batch of entries to one worker, those that are due longest first.
+-- Claims a batch of metadata entries for one worker, those that have been due longest first.
 --
--- Claimable is what is PENDING, and what FAILED, has retries left and is due again. A size of 0 or less means 100, one over 1000
--- means 1000. Each entry comes under a token of its own, which ends the claim; a dead worker's entries come back by repair.
--- How many of either kind are due longest is counted first, so that no more is locked than is taken; what others
--- hold at that moment is passed by, and what is free behind it is found by a second look.
--- What the entries hold adds up to at most claim_byte_limit(), decompressed; a larger one is handed out alone. What does not fit waits for the next claim,
--- which a notification asks for at once.
--- Locks: the rows it returns. Waits for nobody. Raises: P7005. For: symphony_executor.
+-- Claimable are PENDING entries, and FAILED entries that have retries left and whose next_retry_at is past. A size of
+-- 0 or less means 100, a size over 1000 means 1000. Each entry gets a fresh token, which completes the claim.
+-- repair_metadata_entries requeues the entries of a dead worker.
+--
+-- The claim first counts how many entries of each kind have been due longest, so it locks no more than it claims. It
+-- skips rows that another session has locked, and looks a second time for free rows behind them. The metadata of one
+-- claim adds up to at most claim_byte_limit(), uncompressed; a larger entry is returned alone. If an entry did not
+-- fit, the claim sends a notification, so that another claim follows at once.
+-- Locks: the rows it returns; it waits for no row. Raises: P7005. For: symphony_executor.
 create or replace function symphony.claim_metadata_batch(
   p_worker text,
   p_size   int default 100)
@@ -40,7 +42,7 @@ declare
   v_retries int;
   v_found   uuid[];
   v_taken   uuid[] := '{}';
-  -- The bytes of what was found, and how many more may come; negative once something did not fit.
+  -- The bytes of the entries found, and how many more may follow; negative once an entry did not fit.
   v_bytes   bigint;
   v_budget  bigint := claim_byte_limit();
   v_sizes   int[];
@@ -79,7 +81,7 @@ begin
     select coalesce(array_agg(l.id), '{}'), coalesce(sum(l.bytes), 0)
     into v_found, v_bytes
     from (
-      select o.id, case when pg_column_compression(o.metadata) is null then pg_column_size(o.metadata) else raw_size(o.metadata) end as bytes
+      select o.id, case when pg_column_compression(o.metadata) is null then pg_column_size(o.metadata) else uncompressed_size(o.metadata) end as bytes
       from metadata_outbox o
       where o.status = 'PENDING'
       order by o.created_at, o.id
@@ -92,7 +94,7 @@ begin
     select v_found || coalesce(array_agg(l.id), '{}'), v_bytes + coalesce(sum(l.bytes), 0)
     into v_found, v_bytes
     from (
-      select o.id, case when pg_column_compression(o.metadata) is null then pg_column_size(o.metadata) else raw_size(o.metadata) end as bytes
+      select o.id, case when pg_column_compression(o.metadata) is null then pg_column_size(o.metadata) else uncompressed_size(o.metadata) end as bytes
       from metadata_outbox o
       where o.status = 'FAILED'
         and o.retry_count < o.max_retries
@@ -103,11 +105,11 @@ begin
     ) l;
     if v_bytes > v_budget then
       v_sizes := array(
-        select case when pg_column_compression(o.metadata) is null then pg_column_size(o.metadata) else raw_size(o.metadata) end
+        select case when pg_column_compression(o.metadata) is null then pg_column_size(o.metadata) else uncompressed_size(o.metadata) end
         from unnest(v_found) with ordinality as f (id, place)
         join metadata_outbox o on o.id = f.id
         order by f.place);
-      v_found := v_found[1 : case when v_sizes[1] > v_budget and cardinality(v_taken) > 0 then 0 else rows_within(v_sizes, v_budget) end];
+      v_found := v_found[1 : case when v_sizes[1] > v_budget and cardinality(v_taken) > 0 then 0 else rows_within_byte_limit(v_sizes, v_budget) end];
       v_budget := 0;
     end if;
     v_budget := v_budget - v_bytes;
@@ -124,14 +126,14 @@ begin
     v_taken := v_taken || v_found;
     exit when v_budget < 0;
 
-    -- What was counted and not found is held by others: whatever else is free will do.
+    -- Other sessions hold the entries that were counted but not found: take any free ones instead.
     v_wanted := v_size - cardinality(v_taken);
     exit when v_wanted = 0 or v_fresh + v_retries = cardinality(v_found);
     v_fresh := v_wanted;
   end loop;
 
   if v_budget < 0 then
-    -- There are entries that did not fit: ask for another claim at once.
+    -- Some entries did not fit: notify, so that another claim follows at once.
     perform pg_notify('metadata_outbox', 'new_work');
   end if;
 
@@ -144,4 +146,5 @@ begin
 end
 $$;
 
-comment on function symphony.claim_metadata_batch(text, int) is 'Claims a batch of entries for one worker, each under a token of its own.';
+comment on function symphony.claim_metadata_batch(text, int) is
+  'Claims a batch of entries for one worker, each under a fresh token.';

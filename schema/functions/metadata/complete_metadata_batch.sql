@@ -1,9 +1,10 @@
--- Ends many claims in one statement, each by its own right: one's refusal never undoes another's outcome.
+-- Completes many claims in one statement; the refusal of one never undoes the outcome of another.
 --
--- An outcome is PUBLISHED, or FAILED with an error; a failure that leaves no retries goes on to DLQ. Returns a row for each, in the order
--- given, with the status that the entry has now, and with the SQLSTATE and message of a refusal. The same entry twice: the first is recorded.
--- Locks: the rows that are held under these tokens: first those that were published, each kind in the order of its ids. Raises: P7005 for
--- arrays that do not fit together, and 55P03 behind a lock that is not let go within 5 s. For: symphony_executor.
+-- An outcome is PUBLISHED, or FAILED with an error; a failure without retries left moves on to DLQ. Returns one row
+-- per outcome, in the order given: the status that the entry has now, or the SQLSTATE and message of a refusal. If an
+-- entry is given twice, the first outcome is recorded.
+-- Locks: the rows under these tokens: first the published ones, then the failed ones, each in the order of their ids.
+-- Raises: P7005 for arrays of different length, 55P03 after 5 s behind a lock. For: symphony_executor.
 create or replace function symphony.complete_metadata_batch(
   p_ids      uuid[],
   p_tokens   uuid[],
@@ -25,7 +26,7 @@ as $$
 #variable_conflict use_column
 declare
   v_count     constant int := coalesce(cardinality(p_ids), 0);
-  -- What was published together, and how often each had failed before.
+  -- The entries that were published together, and the retry_count of each.
   v_published uuid[];
   v_retries   int[];
 begin
@@ -36,7 +37,7 @@ begin
     raise exception 'the arrays must have the same number of elements' using errcode = 'P7005';
   end if;
 
-  -- As a rule they are published, and each stands here once.
+  -- Most outcomes are PUBLISHED: record those in one statement.
   select array_agg(p.id), array_agg(p.retry_count)
   into v_published, v_retries
   from (
@@ -59,10 +60,10 @@ begin
       ) g
       left join unnest(v_published, v_retries) as p (id, retry_count) on p.id = g.id and g.turn = 1
     ),
-    settled as materialized (
+    completed as materialized (
       select g.place, g.id, s.status, s.retry_count, s.next_retry_at, s.refusal, s.refusal_message
       from (select * from given g where not g.published order by g.id, g.place) g
-      cross join lateral settle_metadata_claim(
+      cross join lateral try_complete_metadata_claim(
         g.id, g.token,
         case when g.outcome in ('PUBLISHED', 'FAILED') then g.outcome::symphony.metadata_status end,
         g.error, true) s
@@ -71,10 +72,10 @@ begin
     from given g
     where g.published
     union all
-    select * from settled
+    select * from completed
     order by 1;
 end
 $$;
 
 comment on function symphony.complete_metadata_batch(uuid[], uuid[], text[], text[]) is
-  'Ends many claims as PUBLISHED or FAILED, with a result or a refusal for each; what has no retries left goes to DLQ.';
+  'Completes many claims as PUBLISHED or FAILED, with a result or a refusal for each; without retries left a failure moves to DLQ.';

@@ -1,12 +1,13 @@
--- Creates one entry in the caller's transaction: it is committed with the entity's rows or not at all.
+-- Creates one entry in the producer's transaction: it commits with the entity's rows or not at all.
 --
--- Of two writes of one entity the later must win at the second store, whatever comes in between. So the entity's row is locked until
--- the caller ends, and the time of creation, which is the version, is later than that of every entry which the entity ever had:
--- versions rise in the order of commits, also when the clock steps back. Under REPEATABLE READ and SERIALIZABLE PostgreSQL refuses with 40001
--- where another transaction has written the entity since the snapshot.
--- Lengths are bounded as everywhere: 200 characters for a name, 1 MiB and 100 levels for the metadata. The trigger on the table wakes a
--- relayer that sleeps.
--- Locks: the entity's row, until the caller's transaction ends. Raises: P7005, 40001. For: symphony_ingest.
+-- Of two writes of one entity the later must win in the second store. So the function locks the entity's row until the
+-- transaction ends, and created_at, which is the version, is later than that of every earlier entry of the entity.
+-- Versions rise in commit order, even if the clock steps back. Under REPEATABLE READ and SERIALIZABLE PostgreSQL
+-- raises 40001 if another transaction has written the entity since the snapshot.
+--
+-- Names have at most 200 characters, the metadata at most 1 MiB and 100 levels. The trigger on the table notifies an
+-- idle relayer.
+-- Locks: the entity's row, until the transaction ends. Raises: P7005, 40001. For: symphony_ingest.
 create or replace function symphony.create_metadata_entry(
   p_entity_type text,
   p_entity_id   text,
@@ -42,4 +43,4 @@ end
 $$;
 
 comment on function symphony.create_metadata_entry(text, text, jsonb, int) is
-  'Creates one entry of the metadata lane in the caller''s transaction and returns its id.';
+  'Creates one metadata entry in the producer''s transaction and returns its id.';

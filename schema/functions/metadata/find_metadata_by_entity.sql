@@ -1,7 +1,8 @@
--- Says which entries an entity has, the latest first: for whoever wants to know whether something was written already, and what became of it.
+-- Lists the entries of an entity, the latest first, so that a service can check what it has written and what became of
+-- it.
 --
--- Not the metadata itself, nor the token of a claim.
--- Locks: nothing. Raises: P7005. For: every role but symphony_auth.
+-- Returns neither the metadata nor the claim token.
+-- Locks: nothing. Raises: P7005. For: every role except symphony_auth.
 create or replace function symphony.find_metadata_by_entity(
   p_entity_id   text,
   p_entity_type text,

@@ -1,8 +1,8 @@
--- Gives an entry up: FAILED to DLQ. It ends there.
+-- Moves an entry from FAILED to DLQ, which is terminal.
 --
--- With p_token it is for the holder of a claim without retries left: PROCESSING to FAILED to DLQ, in one transaction. Without, it
--- is for an entry that FAILED and that nobody holds, retries or not.
--- Locks: the row. Raises: P0002, P7001, P7002, P7003, P7005, and 55P03 behind a lock that is not let go within 5 s.
+-- With p_token it is for the holder of a claim without retries left: PROCESSING to FAILED to DLQ in one transaction.
+-- Without p_token it is for a FAILED entry, whether retries are left or not.
+-- Locks: the row. Raises: P0002, P7001, P7002, P7003, P7005, 55P03 after 5 s behind a lock.
 -- For: symphony_executor and symphony_operator.
 create or replace function symphony.mark_metadata_dlq(p_id uuid, p_token uuid, p_reason text)
   returns void
@@ -12,7 +12,7 @@ create or replace function symphony.mark_metadata_dlq(p_id uuid, p_token uuid, p
   set lock_timeout = '5s'
 as $$
 begin
-  perform end_metadata_claim(p_id, p_token, 'DLQ', p_reason);
+  perform complete_metadata_claim(p_id, p_token, 'DLQ', p_reason);
 end
 $$;
 

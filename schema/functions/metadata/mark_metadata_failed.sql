@@ -1,9 +1,8 @@
--- Says why an entry did not reach the second store: PROCESSING to FAILED, for the holder of the claim.
+-- Records that an entry did not reach the second store: PROCESSING to FAILED, for the holder of the claim.
 --
--- It counts up and is due again later, as settle_metadata_claim says. With no retries left it has no next_retry_at: mark it DLQ, or
--- leave that to repair.
--- Locks: the row. Raises: P0002, P7001, P7002, P7003, P7005, and 55P03 behind a lock that is not let go within 5 s.
--- For: symphony_executor.
+-- It adds one to retry_count and schedules the retry as try_complete_metadata_claim does. Without retries left the
+-- entry has no next_retry_at: move it with mark_metadata_dlq, or leave that to repair_metadata_entries.
+-- Locks: the row. Raises: P0002, P7001, P7002, P7003, P7005, 55P03 after 5 s behind a lock. For: symphony_executor.
 create or replace function symphony.mark_metadata_failed(
   p_id    uuid,
   p_token uuid,
@@ -19,8 +18,9 @@ as $$
 begin
   select e.retry_count, e.next_retry_at
   into retry_count, next_retry_at
-  from end_metadata_claim(p_id, p_token, 'FAILED', p_error) e;
+  from complete_metadata_claim(p_id, p_token, 'FAILED', p_error) e;
 end
 $$;
 
-comment on function symphony.mark_metadata_failed(uuid, uuid, text) is 'PROCESSING to FAILED, for the holder of the claim: tried again while retries are left.';
+comment on function symphony.mark_metadata_failed(uuid, uuid, text) is
+  'PROCESSING to FAILED, for the holder of the claim; retried while retries are left.';

@@ -1,7 +1,6 @@
--- Says that the second store has an entry: PROCESSING to PUBLISHED, for the holder of the claim. It ends there.
+-- Records that the second store has an entry: PROCESSING to PUBLISHED, which is terminal, for the holder of the claim.
 --
--- Locks: the row. Raises: P0002, P7001, P7002, P7003, P7005, and 55P03 behind a lock that is not let go within 5 s.
--- For: symphony_executor.
+-- Locks: the row. Raises: P0002, P7001, P7002, P7003, P7005, 55P03 after 5 s behind a lock. For: symphony_executor.
 create or replace function symphony.mark_metadata_published(p_id uuid, p_token uuid)
   returns void
   language plpgsql
@@ -10,7 +9,7 @@ create or replace function symphony.mark_metadata_published(p_id uuid, p_token u
   set lock_timeout = '5s'
 as $$
 begin
-  perform end_metadata_claim(p_id, p_token, 'PUBLISHED', null);
+  perform complete_metadata_claim(p_id, p_token, 'PUBLISHED', null);
 end
 $$;
 

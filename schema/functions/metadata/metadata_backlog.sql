@@ -1,7 +1,8 @@
--- Says how many entries are not published, without counting all of them.
+-- Counts the entries that are not published, up to ten thousand of each kind.
 --
--- Each is in one of five indexes, and each index is read from its front up to ten thousand: more then says that one of them has as many or more. Published
--- entries are never looked at. The ages are of the entries that are counted.
+-- Each entry is in one of five indexes, and each index is read from its front up to ten thousand entries; the column
+-- more says that at least one index has more. Published entries are not read. The ages are those of the counted
+-- entries.
 -- Locks: nothing. Raises: nothing. For: symphony_operator, symphony_readonly, symphony_auditor.
 create or replace function symphony.metadata_backlog(
   out due                        bigint,
@@ -22,7 +23,7 @@ create or replace function symphony.metadata_backlog(
   set enable_bitmapscan = off
 as $$
 declare
-  c_most constant int := 10000;
+  c_max_rows constant int := 10000;
 begin
   select f.seen + r.due,
          c.seen - c.stuck,
@@ -31,7 +32,7 @@ begin
          d.seen,
          greatest(coalesce(extract(epoch from now() - least(f.oldest, r.created, c.created, e.created)), 0), 0),
          greatest(coalesce(extract(epoch from now() - least(f.oldest, r.oldest, c.oldest + interval '5 minutes', e.oldest)), 0), 0),
-         c_most in (f.seen, r.seen, c.seen, e.seen, d.seen)
+         c_max_rows in (f.seen, r.seen, c.seen, e.seen, d.seen)
   into due, processing, stuck, scheduled, dlq, oldest_pending_age_seconds, oldest_due_age_seconds, more
   from (
     select count(*) as seen, min(w.created_at) as oldest
@@ -40,7 +41,7 @@ begin
       from metadata_outbox o
       where o.status = 'PENDING'
       order by o.created_at, o.id
-      limit c_most
+      limit c_max_rows
     ) w
   ) f
   cross join (
@@ -54,7 +55,7 @@ begin
       where o.status = 'FAILED'
         and o.retry_count < o.max_retries
       order by o.next_retry_at, o.id
-      limit c_most
+      limit c_max_rows
     ) w
   ) r
   cross join (
@@ -67,7 +68,7 @@ begin
       from metadata_outbox o
       where o.status = 'PROCESSING'
       order by o.processing_started_at, o.id
-      limit c_most
+      limit c_max_rows
     ) w
   ) c
   cross join (
@@ -78,7 +79,7 @@ begin
       where o.status = 'FAILED'
         and o.retry_count >= o.max_retries
       order by o.updated_at, o.id
-      limit c_most
+      limit c_max_rows
     ) w
   ) e
   cross join (
@@ -88,11 +89,11 @@ begin
       from metadata_outbox o
       where o.status = 'DLQ'
       order by o.updated_at, o.id
-      limit c_most
+      limit c_max_rows
     ) w
   ) d;
 end
 $$;
 
 comment on function symphony.metadata_backlog() is
-  'How many entries are due, processing, stuck, scheduled and dead, each counted up to ten thousand.';
+  'How many entries are due, processing, stuck, scheduled and in the DLQ, each counted up to ten thousand.';

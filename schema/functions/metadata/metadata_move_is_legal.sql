@@ -1,6 +1,6 @@
--- The five arrows: whether an entry may go from one status to another. The only place in SQL that knows them all.
+-- Says whether an entry may move from one status to another. The only place in SQL that lists the five legal moves.
 --
--- Staying is no move. Rust has the same five in Status::can_transition_to; proof 24 holds them equal.
+-- Staying in a status is no move. Rust lists the same five in Status::can_transition_to; proof 24 compares both.
 -- Locks: nothing. For: the trigger.
 create or replace function symphony.metadata_move_is_legal(p_from symphony.metadata_status, p_to symphony.metadata_status)
   returns boolean
@@ -18,4 +18,4 @@ as $$
 $$;
 
 comment on function symphony.metadata_move_is_legal(symphony.metadata_status, symphony.metadata_status) is
-  'Whether an entry may go from one status to another: five moves, and no other.';
+  'Whether an entry may move from one status to another: five moves are legal.';

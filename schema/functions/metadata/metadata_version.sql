@@ -1,4 +1,4 @@
--- The version of an entry: its time of creation in microseconds since 1970.
+-- Returns the version of an entry: its created_at in microseconds since 1970.
 --
 -- Locks: nothing. For: the other functions.
 create or replace function symphony.metadata_version(p_created_at timestamptz)

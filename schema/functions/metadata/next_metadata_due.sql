@@ -1,6 +1,6 @@
--- Says in how many milliseconds the next entry that failed is due again, so that a relayer can sleep until then.
+-- Returns in how many milliseconds the next failed entry is due, so that an idle relayer can wait until then.
 --
--- Null: none is scheduled. What is due already is for a claim to find, and is not looked at.
+-- Null means that none is scheduled. Entries that are due already do not count: a claim finds them.
 -- Locks: nothing. For: symphony_executor.
 create or replace function symphony.next_metadata_due()
   returns bigint
@@ -26,4 +26,5 @@ begin
 end
 $$;
 
-comment on function symphony.next_metadata_due() is 'Milliseconds until the next entry that failed is due again; null where none is.';
+comment on function symphony.next_metadata_due() is
+  'Milliseconds until the next failed entry is due; null if none is scheduled.';

@@ -1,9 +1,11 @@
--- Takes the next version of an entity: the time, or a microsecond after the newest version if the clock has not passed that.
+-- Allocates the next version of an entity: the current time, or one microsecond after the newest version if the clock
+-- is behind it.
 --
--- The row lock lasts until the caller's transaction ends, so that versions rise in the order of commits. As in bump_participant_outbox_seq the row is
--- looked for from the newest end of the index: while an old snapshot is held, each version leaves a dead tuple behind. A new row starts
--- after the entries that the entity has, should they have come without it.
--- Locks: the entity's row, until the caller's transaction ends. For: create_metadata_entry.
+-- The row lock lasts until the transaction ends, so versions rise in commit order. As in bump_participant_outbox_seq
+-- the row is searched from the newest end of the index: under a held snapshot each version leaves a dead tuple. The
+-- row of a new entity starts after the entries that the entity already has, in case they were written without this
+-- function.
+-- Locks: the entity's row, until the transaction ends. For: create_metadata_entry.
 create or replace function symphony.next_metadata_version(p_entity_type text, p_entity_id text)
   returns timestamptz
   language plpgsql
@@ -50,4 +52,5 @@ begin
 end
 $$;
 
-comment on function symphony.next_metadata_version(text, text) is 'Takes the next version of an entity and holds its row until the transaction ends.';
+comment on function symphony.next_metadata_version(text, text) is
+  'Allocates the next version of an entity and locks its row until the transaction ends.';

@@ -1,10 +1,10 @@
--- Ends claims as PUBLISHED, all of them in one statement: the one place where that happens.
+-- Moves claimed entries to PUBLISHED in one statement: the only function that sets PUBLISHED.
 --
--- Returns those that were held under these tokens; of the others nothing has changed, and settle_metadata_claim has the words. An id stands there once.
--- Only what is PROCESSING has a token, so that it alone is asked for: by the status a plan could walk all claims for each id.
--- A statement that writes to the table reads and compiles its constraints and the conditions of its indexes anew: for each entry by itself
--- that would be most of the work.
--- Locks: the rows, in the order of their ids. For: complete_metadata_batch and settle_metadata_claim.
+-- Returns the entries that were claimed under these tokens. The others have not changed; try_complete_metadata_claim
+-- explains why. Each id must be given once. Only PROCESSING entries have a token, so the statement compares the token
+-- alone: a condition on the status could make a plan read all claims for each id. One statement for many entries is
+-- faster, because PostgreSQL reads and compiles the table's constraints and index predicates once per statement.
+-- Locks: the rows, in the order of their ids. For: complete_metadata_batch and try_complete_metadata_claim.
 create or replace function symphony.publish_metadata_claims(p_ids uuid[], p_tokens uuid[])
   returns table (id uuid, retry_count int)
   language plpgsql
@@ -38,4 +38,5 @@ begin
 end
 $$;
 
-comment on function symphony.publish_metadata_claims(uuid[], uuid[]) is 'Ends claims as PUBLISHED, and returns those that were held under these tokens.';
+comment on function symphony.publish_metadata_claims(uuid[], uuid[]) is
+  'Moves claims to PUBLISHED, and returns those that were held under these tokens.';

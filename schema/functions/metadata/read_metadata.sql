@@ -1,6 +1,7 @@
--- Gives what the second store is to hold about an entity. Null where there is no such entry.
+-- Returns the metadata of one entry; null if there is no such entry.
 --
--- It may hold personal data, so it is for auditors alone: everything else about an entry is in metadata_outbox_entries.
+-- Metadata may contain personal data, so only auditors may read it. Everything else about an entry is in
+-- metadata_outbox_entries.
 -- Locks: nothing. Raises: nothing. For: symphony_auditor.
 create or replace function symphony.read_metadata(p_id uuid)
   returns jsonb
@@ -18,4 +19,4 @@ begin
 end
 $$;
 
-comment on function symphony.read_metadata(uuid) is 'The metadata of one entry; null where there is none.';
+comment on function symphony.read_metadata(uuid) is 'The metadata of one entry; null if there is no such entry.';

@@ -1,8 +1,9 @@
--- Ends claims whose worker was not heard of for too long, so that their entries are tried again or end in DLQ.
+-- Requeues entries whose claim is too old, because their worker has died or hangs.
 --
--- PROCESSING to FAILED with LEASE_EXPIRED, counted as a failure like any other; where that leaves no retries, on to DLQ. What was left
--- FAILED without retries goes to DLQ as well, with the error that it has. Returns a row for each: what it is now and who held it.
--- Locks: the rows it repairs; those that are locked already it leaves alone. Raises: P7005. For: symphony_executor.
+-- Each moves from PROCESSING to FAILED with LEASE_EXPIRED, counted as a failure like any other; without retries left
+-- it moves on to DLQ. FAILED entries without retries left move to DLQ too, with the error they have. Returns one row
+-- per entry: what it is now, and the worker that held it.
+-- Locks: the rows it repairs; it skips rows that another session has locked. Raises: P7005. For: symphony_executor.
 create or replace function symphony.repair_metadata_entries(
   p_older_than interval default '5 minutes',
   p_limit      int default 100)
@@ -39,7 +40,7 @@ begin
     v_left := v_left - 1;
     return query
       select v_row.id, s.status, s.retry_count, s.next_retry_at, v_row.claimed_by
-      from settle_metadata_claim(v_row.id, v_row.claim_token, 'FAILED', 'LEASE_EXPIRED', true) s;
+      from try_complete_metadata_claim(v_row.id, v_row.claim_token, 'FAILED', 'LEASE_EXPIRED', true) s;
   end loop;
 
   for v_row in
@@ -53,10 +54,10 @@ begin
   loop
     return query
       select v_row.id, s.status, s.retry_count, s.next_retry_at, v_row.claimed_by
-      from settle_metadata_claim(v_row.id, null, 'DLQ', v_row.last_error, true) s;
+      from try_complete_metadata_claim(v_row.id, null, 'DLQ', v_row.last_error, true) s;
   end loop;
 end
 $$;
 
 comment on function symphony.repair_metadata_entries(interval, int) is
-  'Ends claims that are too old: each entry is FAILED with LEASE_EXPIRED and due again, or in DLQ.';
+  'Requeues entries whose claim is too old: FAILED with LEASE_EXPIRED and due again, or in the DLQ.';

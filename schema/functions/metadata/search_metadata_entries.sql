@@ -1,10 +1,11 @@
--- Finds entries for a person who looks for one, a page at a time.
+-- Searches metadata entries for the console and the CLI, one page at a time.
 --
--- What is null is not asked. Each question has an order of its own, which an index has: an entity by its versions, the latest first; DLQ and PUBLISHED from the
--- latest end backwards; PENDING from the newest backwards; PROCESSING from the oldest claim on; FAILED by when it is tried again, the soonest first. All
--- else is a walk from the newest backwards. Where something is left to compare, a page looks at no more than a thousand and says by next_at and next_id
--- where to go on: a page that is empty while they are given only means that none of a thousand fitted. p_error is how the kept error begins; the time is that of
--- the creation.
+-- A null argument does not filter. Each search has an index order: the entries of an entity by version, the latest
+-- first; DLQ and PUBLISHED from the latest backwards; PENDING from the newest backwards; PROCESSING from the oldest
+-- claim on; FAILED by next_retry_at, the soonest first. Every other search reads from the newest backwards. Where a
+-- filter remains, a page reads at most a thousand entries; next_at and next_id say where the next page starts. An
+-- empty page with a next_id means that none of those thousand matched. p_error is a prefix of the stored error; p_from
+-- and p_to bound created_at.
 -- Locks: nothing. Raises: P7005. For: symphony_operator, symphony_readonly, symphony_auditor.
 create or replace function symphony.search_metadata_entries(
   p_entity_type text,
@@ -31,8 +32,8 @@ create or replace function symphony.search_metadata_entries(
 as $$
 declare
   v_of_entity constant boolean := p_entity_type is not null and p_entity_id is not null;
-  -- Where nothing is left to compare, what is found is what is shown, and one more tells whether there is a next page.
-  v_most      constant int := case
+  -- Without a remaining filter every row that is read is shown; one more tells whether there is a next page.
+  v_max_rows      constant int := case
     when num_nonnulls(p_error, p_from, p_to) = 0
       and num_nonnulls(p_entity_type, p_entity_id) in (0, 2)
       and not (v_of_entity and p_status is not null) then p_limit + 1
@@ -58,7 +59,7 @@ begin
         and o.entity_id = p_entity_id
         and o.created_at < coalesce(p_at, 'infinity')
       order by o.created_at desc
-      limit v_most);
+      limit v_max_rows);
   elsif p_status = 'PENDING' then
     v_ids := array(
       select o.id
@@ -66,7 +67,7 @@ begin
       where o.status = 'PENDING'
         and (o.created_at, o.id) < (coalesce(p_at, 'infinity'), coalesce(p_id, v_last))
       order by o.created_at desc, o.id desc
-      limit v_most);
+      limit v_max_rows);
   elsif p_status = 'PROCESSING' then
     v_ids := array(
       select o.id
@@ -74,7 +75,7 @@ begin
       where o.status = 'PROCESSING'
         and (o.processing_started_at, o.id) > (coalesce(p_at, '-infinity'), coalesce(p_id, v_first))
       order by o.processing_started_at, o.id
-      limit v_most);
+      limit v_max_rows);
   elsif p_status = 'PUBLISHED' then
     v_ids := array(
       select o.id
@@ -82,7 +83,7 @@ begin
       where o.status = 'PUBLISHED'
         and (o.processed_at, o.id) < (coalesce(p_at, 'infinity'), coalesce(p_id, v_last))
       order by o.processed_at desc, o.id desc
-      limit v_most);
+      limit v_max_rows);
   elsif p_status = 'DLQ' then
     v_ids := array(
       select o.id
@@ -90,9 +91,9 @@ begin
       where o.status = 'DLQ'
         and (o.updated_at, o.id) < (coalesce(p_at, 'infinity'), coalesce(p_id, v_last))
       order by o.updated_at desc, o.id desc
-      limit v_most);
+      limit v_max_rows);
   elsif p_status = 'FAILED' then
-    -- What has no retries left is not tried again, and stands where it failed: before all that is.
+    -- Entries without retries left come first, by the time of their failure.
     v_ids := array(
       select f.id
       from (
@@ -102,7 +103,7 @@ begin
            and o.retry_count >= o.max_retries
            and (o.updated_at, o.id) > (coalesce(p_at, '-infinity'), coalesce(p_id, v_first))
          order by o.updated_at, o.id
-         limit v_most)
+         limit v_max_rows)
         union all
         (select o.next_retry_at, o.id
          from metadata_outbox o
@@ -110,18 +111,18 @@ begin
            and o.retry_count < o.max_retries
            and (o.next_retry_at, o.id) > (coalesce(p_at, '-infinity'), coalesce(p_id, v_first))
          order by o.next_retry_at, o.id
-         limit v_most)
+         limit v_max_rows)
       ) f
       order by f.at, f.id
-      limit v_most);
+      limit v_max_rows);
   else
     v_ids := array(
       select o.id
       from metadata_outbox o
-      where o.id < least(coalesce(p_id, v_last), coalesce(uuidv7_floor(p_to + interval '1 second'), v_last))
-        and o.id >= coalesce(uuidv7_floor(p_from - interval '1 second'), v_first)
+      where o.id < least(coalesce(p_id, v_last), coalesce(uuidv7_lower_bound(p_to + interval '1 second'), v_last))
+        and o.id >= coalesce(uuidv7_lower_bound(p_from - interval '1 second'), v_first)
       order by o.id desc
-      limit v_most);
+      limit v_max_rows);
   end if;
   examined := cardinality(v_ids);
 
@@ -147,7 +148,7 @@ begin
 
   v_place := case
     when cardinality(v_found) > p_limit then v_found[p_limit]
-    when examined = v_most then v_ids[v_most]
+    when examined = v_max_rows then v_ids[v_max_rows]
   end;
   if v_place is not null then
     select o.id,
@@ -166,4 +167,4 @@ end
 $$;
 
 comment on function symphony.search_metadata_entries(text, text, text, text, timestamptz, timestamptz, timestamptz, uuid, int) is
-  'A page of entries that fit, as rows of metadata_outbox_entries; how many were looked at; and where to go on.';
+  'A page of matching entries as rows of metadata_outbox_entries, how many were read, and where the next page starts.';

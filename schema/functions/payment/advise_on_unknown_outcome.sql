@@ -1,9 +1,9 @@
--- Tells the worker that holds an instruction of unknown outcome what its rail's policy allows.
+-- Tells the worker that holds an instruction of unknown outcome what the rail's policy allows.
 --
--- on_unknown is the policy for a rail that cannot be asked or will not say. key_remembered says whether the rail still knows the
--- idempotency key, counted from the first lease under which it may have been sent, redriven outboxes of
--- the same key included, and for as long as one more sending may take: only then does "never seen" mean never paid, and
--- only then does the rail drop a repeat.
+-- on_unknown is the policy for a rail that offers no inquiry or does not answer it. key_remembered says whether the
+-- rail still knows the idempotency key. It counts from the first lease under which the key may have been sent,
+-- redriven outboxes of the same key included, and includes p_sending_seconds for one more dispatch. Only while the key
+-- is remembered does "never seen" mean never paid, and only then does the rail deduplicate a repeat.
 -- Locks: nothing. Raises: P7002, P7005. For: symphony_executor.
 create or replace function symphony.advise_on_unknown_outcome(
   p_outbox_id       uuid,
@@ -36,9 +36,9 @@ begin
     and p.claimed_by = p_worker_id
     and p.lease_expires_at > clock_timestamp();
   if v_row.outbox_id is null then
-    raise exception 'the lease on outbox % is not held by %', p_outbox_id, p_worker_id
+    raise exception 'worker % does not hold the lease on outbox %', p_worker_id, p_outbox_id
       using errcode = 'P7002',
-            hint = 'Drop the work and do not complete it again: the lease expired, was given back or was taken over.';
+            hint = 'Drop the work and do not complete it again: the lease has expired, was released or was taken over.';
   end if;
 
   select r.on_unknown,
@@ -76,4 +76,4 @@ end
 $$;
 
 comment on function symphony.advise_on_unknown_outcome(uuid, uuid, text, int) is
-  'What the rail''s policy allows for an instruction whose last attempt ended unknown.';
+  'What the rail''s policy allows for an instruction whose last attempt has an unknown outcome.';

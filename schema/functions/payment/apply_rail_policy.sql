@@ -1,7 +1,8 @@
--- Changes the policy of a rail that exists, and everything that follows from the change.
+-- Changes the policy of an existing rail, and the rows that depend on it: leases in flight and parked rows.
 --
--- p_before is the rail as it is. What the policy leaves out stays as it is.
--- Locks: the caller holds payment_rails in EXCLUSIVE mode. Raises: P7005 for a cap below the base. For: register_payment_rail and set_payment_rail.
+-- p_before is the rail as it is. A field that the policy does not name stays as it is.
+-- Locks: nothing; the caller holds payment_rails in EXCLUSIVE mode. Raises: P7005 for a backoff cap below the base.
+-- For: register_payment_rail and set_payment_rail.
 create or replace function symphony.apply_rail_policy(p_before symphony.payment_rails, p_policy jsonb, p_actor text)
   returns symphony.payment_rails
   language plpgsql
@@ -24,36 +25,37 @@ begin
     where r.rail_type = p_before.rail_type
     returning r.* into v_after;
   exception when check_violation then
-    -- All that check_rail_policy cannot tell.
+    -- check_rail_policy has checked everything else.
     raise exception 'p_policy: backoff_cap_seconds must not be below backoff_base_seconds'
       using errcode = 'P7005',
-            hint = 'Set both, or look at the one that stays as it is in symphony.payment_rail_policies.';
+            hint = 'Set both, or check the current one in symphony.payment_rail_policies.';
   end;
 
   if p_before.max_in_flight is null and v_after.max_in_flight is not null then
-    -- Leases that were granted without a cap take seats from now on.
-    insert into payment_rail_seats (rail_type, lease_token, outbox_id)
+    -- Leases granted before the limit count from now on.
+    insert into payment_rail_in_flight (rail_type, lease_token, outbox_id)
     select p.rail_type, p.lease_token, p.outbox_id
     from payment_outbox_pending p
     where p.rail_type = p_before.rail_type
       and p.lease_token is not null
     on conflict do nothing;
   elsif v_after.max_in_flight is null then
-    delete from payment_rail_seats s where s.rail_type = p_before.rail_type;
+    delete from payment_rail_in_flight s where s.rail_type = p_before.rail_type;
   end if;
   if p_before.ordered and not v_after.ordered then
-    -- Nobody waits behind anybody any more.
+    -- Without order no row waits for another.
     update payment_outbox_pending p
     set parked = false
     where p.rail_type = p_before.rail_type
       and p.parked;
   end if;
   if (p_before.ordered, coalesce(p_before.max_in_flight, 0)) is distinct from (v_after.ordered, coalesce(v_after.max_in_flight, 0)) then
-    -- What may be claimed now need not have been a moment ago, and nobody inserts it.
-    perform wake_sleepers('outbox_pending');
+    -- The change may make rows claimable, and no INSERT notifies of them.
+    perform notify_idle_relayers('outbox_pending');
   end if;
   return v_after;
 end
 $$;
 
-comment on function symphony.apply_rail_policy(symphony.payment_rails, jsonb, text) is 'Changes the policy of a rail that exists, with its seats and parked rows.';
+comment on function symphony.apply_rail_policy(symphony.payment_rails, jsonb, text) is
+  'Changes the policy of an existing rail, with its leases in flight and its parked rows.';

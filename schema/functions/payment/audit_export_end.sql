@@ -1,16 +1,18 @@
--- Says up to when the audit records are complete: the end of an export of the operations log or of the ledger.
+-- Returns the time up to which the operations log and the ledger are complete: the end of an audit export.
 --
--- A row is dated while its INSERT runs, under a lock on its table that lasts until its transaction ends. So a row that is dated before
--- the moment of this call is either visible now, or its transaction still holds that lock: the function waits until those
--- transactions have ended. Every later row is dated after that moment. The answer is that moment, or p_until if it is earlier: an export takes
--- what is dated before it, and the next export starts there. Nothing is in neither.
+-- A row is dated while its INSERT runs, under a table lock that lasts until its transaction ends. So a row dated
+-- before this call is either visible now, or its transaction still holds that lock. The function waits until those
+-- transactions have ended. Every later row is dated after the call. It returns the time of the call, or p_until if
+-- that is earlier. An export takes the rows dated before it, and the next export starts there: no row is in neither.
 --
--- Call it in a statement of its own, then read in the next: a statement does not see what was committed after it began.
--- A transaction may be prepared while this waits, and then holds its locks without a session, after a restart of the server under another id:
--- all prepared ones are waited for.
--- On a standby the locks of the primary are not visible.
--- Locks: nothing. Raises: P7005, 25000 outside READ COMMITTED, 55000 on a standby, 55P03 if a transaction stays open for longer than
--- p_wait_ms; says which. For: symphony_operator, symphony_readonly, symphony_auditor.
+-- Call it in a statement of its own and read in the next one: a statement does not see what was committed after it
+-- began. A transaction may be prepared while the function waits; it then holds its locks without a session, after a
+-- restart even under another id. So the function waits for all prepared transactions that hold the lock. A standby
+-- does not see the locks of the primary.
+-- Locks: nothing.
+-- Raises: P7005, 25000 outside READ COMMITTED, 55000 on a standby, 55P03 with the transaction that stays open for
+-- longer than p_wait_ms.
+-- For: symphony_operator, symphony_readonly, symphony_auditor.
 create or replace function symphony.audit_export_end(p_until timestamptz, p_wait_ms int default 5000)
   returns timestamptz
   language plpgsql
@@ -34,7 +36,7 @@ begin
   end if;
   perform check_isolation();
 
-  -- The moment first, then the locks: whoever takes its lock after this line dates its rows after it.
+  -- The time first, then the locks: a transaction that takes its lock after this line dates its rows later.
   v_now := clock_timestamp();
   v_writers := array(
     select distinct l.virtualtransaction
@@ -83,4 +85,4 @@ end
 $$;
 
 comment on function symphony.audit_export_end(timestamptz, int) is
-  'The moment before which the operations log and the ledger are complete, at most p_until. Waits for open transactions that have written to them.';
+  'The time before which the operations log and the ledger are complete, at most p_until. Waits for open transactions that have written to them.';

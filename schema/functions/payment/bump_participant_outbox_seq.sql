@@ -1,13 +1,13 @@
--- Takes the next sequence number of a participant.
+-- Allocates the next sequence number of a participant.
 --
--- One atomic upsert. Its row lock lasts until the caller's transaction ends: that is what makes sequence
--- order commit order and leaves no gaps, since a rollback gives the number back before anybody can take
--- the next. It is also what makes enqueues for one participant wait for each other.
+-- One atomic upsert. Its row lock lasts until the transaction ends. So sequence order is commit order and there are no
+-- gaps: a rollback returns the number before another transaction can take the next one. For the same reason enqueues
+-- for one participant wait for each other.
 --
--- While an old snapshot lives, every number that was given out since leaves a version of the row behind, and whoever looks for the
--- living one from the front walks past all of them; an INSERT … ON CONFLICT does. The newest stands last in the index: it is looked for from the
--- end, and by a range, because of an equality the planner knows that its order is of no use.
--- Locks: the participant's row. For: the enqueue functions and redrive.
+-- Under a held snapshot every number leaves a dead version of the row. A search from the front of the index reads all
+-- of them, and INSERT … ON CONFLICT searches that way. The newest version is last in the index, so this function
+-- searches from the end. It uses a range, because for an equality the planner ignores the order.
+-- Locks: the participant's row, until the transaction ends. For: the enqueue functions and redrive_payment_outbox.
 create or replace function symphony.bump_participant_outbox_seq(p_participant_id text)
   returns bigint
   language plpgsql
@@ -43,4 +43,4 @@ end
 $$;
 
 comment on function symphony.bump_participant_outbox_seq(text) is
-  'Takes the next sequence number of a participant and holds it until the transaction ends.';
+  'Allocates the next sequence number of a participant and locks it until the transaction ends.';

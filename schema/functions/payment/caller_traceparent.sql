@@ -1,6 +1,6 @@
--- The W3C trace context that the caller's transaction set, if it is one.
+-- Returns the W3C trace context that the producer's transaction has set, if it is well-formed.
 --
--- A malformed header starts no trace and refuses no payment: the W3C rule is to ignore it.
+-- A malformed header starts no trace and refuses no payment: W3C says to ignore it.
 -- Locks: nothing. For: the enqueue functions.
 create or replace function symphony.caller_traceparent()
   returns text

@@ -1,6 +1,6 @@
--- Refuses instructions that may not be enqueued, naming the first of them and what is wrong with it.
+-- Checks the instructions of an enqueue: refuses the first invalid one and says what is wrong with it.
 --
--- The first test finds the place, the rest the words. The arrays have the same length.
+-- One query finds the first invalid position; the checks after it choose the message. The arrays have the same length.
 -- Locks: nothing. Raises: P7005, P7006. For: the enqueue functions.
 create or replace function symphony.check_enqueue(
   p_instruction_ids  text[],
@@ -17,7 +17,7 @@ as $$
 declare
   v_payload_limit constant int := 262144;
   v_wrong         int;
-  -- Which one it is, when there are many.
+  -- The position, in a batch.
   v_which         text := '';
 begin
   select g.place
@@ -31,7 +31,7 @@ begin
          and jsonb_typeof(g.payload) = 'object' and pg_column_size(g.payload) <= v_payload_limit
          and (pg_column_size(g.payload) < 800 or not jsonb_path_exists(g.payload, '$.**{101 to last}'))
          and (g.rail_type = any (array(select r.rail_type from payment_rails r where r.retired_at is null))
-              -- A known key is a replay, also on a rail that was retired since.
+              -- A known key is a replay, even if its rail was retired since.
               or g.rail_type = any (array(select r.rail_type from payment_rails r))
                  and exists (
                    select

@@ -1,6 +1,6 @@
--- Refuses any change of a registered key but the one that a redrive makes: its outbox becomes the one that tries the old outbox again.
+-- Allows one change of a registered idempotency key: a redrive points it at the outbox that retries the failed one.
 --
--- The operations log decides, so that nobody can point a key at an outbox of their choice, the owner included.
+-- The operations log must contain that redrive. So no role can point a key at another outbox, the owner included.
 -- Locks: nothing. Raises: P0001. For: the trigger on payment_outbox_keys.
 create or replace function symphony.check_key_redrive()
   returns trigger

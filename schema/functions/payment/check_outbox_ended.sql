@@ -1,8 +1,10 @@
--- Refuses to let a pending row go whose outbox has no end in the ledger: nothing that was committed disappears without a trace.
+-- Refuses to delete a pending row whose outbox has no terminal ledger row: no committed payment disappears without a
+-- record.
 --
--- Whoever tries, the owner and a superuser included. The functions that end an outbox write its terminal ledger row in the statement that deletes the
--- pending row, so this looks once that statement is done: once for all of its rows, by the trigger that fires per statement. The one that fires
--- per row does so only where statements have no triggers, in the apply worker of a subscription.
+-- It applies to every role, the owner and superusers included. The functions that end an outbox append its terminal
+-- ledger row in the statement that deletes the pending row. So the statement-level trigger checks after that
+-- statement, once for all of its rows. The row-level trigger fires only where statement-level triggers do not: in the
+-- apply worker of a subscription.
 -- Locks: nothing. Raises: P0001. For: triggers.
 create or replace function symphony.check_outbox_ended()
   returns trigger
@@ -39,10 +41,11 @@ begin
   if v_lost is not null then
     raise exception 'delete on payment_outbox_pending: outbox % has not ended', v_lost
       using errcode = 'P0001',
-            hint = 'A pending row goes when its outcome is recorded; see schema/README.md.';
+            hint = 'A completion deletes the pending row when it records the terminal outcome; see schema/README.md.';
   end if;
   return null;
 end
 $$;
 
-comment on function symphony.check_outbox_ended() is 'Trigger: refuses with P0001 to delete a pending row whose outbox has no terminal ledger row, whoever tries.';
+comment on function symphony.check_outbox_ended() is
+  'Trigger: refuses with P0001 to delete a pending row whose outbox has no terminal ledger row, for every role.';

@@ -1,7 +1,8 @@
--- Refuses a policy that is no JSON object, names an unknown field, or gives a field a value of the wrong type or out of range.
+-- Checks a rail policy: refuses what is no JSON object, unknown fields, and values of the wrong type or out of range.
 --
--- Here too, though payment_rails has the same bounds as constraints: what is wrong in itself is said before anything about the
--- rail. That the cap is not below the base depends on the rail: see apply_rail_policy.
+-- payment_rails has the same bounds as constraints. This check runs first, so that an invalid policy is reported
+-- before any problem of the rail. apply_rail_policy checks that the backoff cap is not below the base, because that
+-- depends on the rail.
 -- Locks: nothing. Raises: P7005. For: register_payment_rail and set_payment_rail.
 create or replace function symphony.check_rail_policy(p_policy jsonb)
   returns void

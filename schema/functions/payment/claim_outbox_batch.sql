@@ -1,21 +1,26 @@
--- Hands a batch of due instructions to one worker, each under a fresh lease.
+-- Leases a batch of due instructions to one worker.
 --
--- Two workers must never hold the same row, and a dead worker must not hold one for ever: the row lock
--- gives the first, the lease the second. A lease that expired is ended in the ledger before it is
--- granted anew, by the mechanism that repair uses.
+-- Two workers must never hold the same row: the row lock prevents that. A dead worker must not hold a row for ever:
+-- its lease expires. Before the claim grants an expired lease to another worker, end_expired_leases records its end in
+-- the ledger. Their list stands in the setting symphony.repaired_leases until the transaction ends.
 --
--- It looks rail by rail, so that a paused rail, or one at its cap, costs nothing however much waits
--- there. What each rail may give follows from the merged order of all of them: next_attempt_at, then
--- created_at. On an ordered rail it takes the heads of streams only; sequence order is commit order, so
--- whoever sees a row sees every earlier one. The planner's choices are pinned, because a plan made while the table was empty
--- would be the wrong one a second later.
--- Payloads of one claim add up to at most claim_byte_limit(), decompressed; what does not fit waits for the next claim. A row whose outbox has ended in
--- the ledger already is quarantined instead of handed out.
--- A worker that has no room for some rails says so by the setting symphony.claim_rooms; see claim_rooms.
--- Locks: the rows it returns; on capped rails the rail's row, passing by rails whose row another claim holds; payment_rails in ROW SHARE mode. Never
--- waits for a producer, for another claim at most 400 ms, and for nobody longer than 5 s.
--- Raises: P7005, 25000 outside READ COMMITTED, and 55P03 behind a lock that is not let go. For: symphony_executor.
-create or replace function symphony.claim_outbox_batch(p_batch_size int, p_worker_id text, p_lease_seconds int)
+-- The claim reads the queue rail by rail, so a paused rail or a rail at its in-flight limit costs nothing, however
+-- many rows it has. The merged order of all rails, by next_attempt_at and created_at, decides how many rows each rail
+-- contributes. On an ordered rail (FIFO) the claim takes the head of each participant's stream only. Sequence order is
+-- commit order, so a claim that sees a row also sees every earlier row of the stream. The planner's choices are pinned,
+-- because a session keeps its plans and the table may have been empty when they were made.
+--
+-- The payloads of one claim add up to at most claim_byte_limit(), uncompressed. A row whose outbox already has a
+-- terminal ledger row is quarantined instead of claimed. p_limits bounds the rows per rail; see check_claim_limits.
+-- Locks: the rows it returns; the row of each rail with an in-flight limit, unless another claim holds it;
+-- payment_rails in ROW SHARE mode. It never waits for a producer, waits at most 400 ms for another claim, and at most
+-- 5 s for any lock.
+-- Raises: P7005, 25000 outside READ COMMITTED, 55P03 after 5 s behind a lock. For: symphony_executor.
+create or replace function symphony.claim_outbox_batch(
+  p_batch_size    int,
+  p_worker_id     text,
+  p_lease_seconds int,
+  p_limits        jsonb default null)
   returns table (
     outbox_id        uuid,
     instruction_id   text,
@@ -43,129 +48,136 @@ create or replace function symphony.claim_outbox_batch(p_batch_size int, p_worke
 as $$
 #variable_conflict use_column
 declare
-  v_window   constant int := 1000;
-  v_index    constant oid := 'payment_outbox_pending_claim_order'::regclass;
-  -- Whether this session has remembered a floor: as a rule it has not, and need not ask for each rail.
-  v_floored  constant boolean := current_setting('symphony.claim_floors', true) <> '';
-  v_rail     record;
-  v_room     int;
-  -- What the caller has room for, by rail, less what it was given.
-  v_rooms    jsonb;
-  v_parked   int;
-  v_walked   bigint;
-  -- The rails that have something due and room for it, in parallel.
-  v_rails    text[];
-  v_ordered  boolean[];
-  v_floors   timestamptz[];
-  v_quotas   int[];
-  -- How many rows of an ordered rail are looked at.
-  v_reaches  int[];
-  v_capped   text[] := '{}';
-  -- Free places of a capped rail; null if another claim holds its row. Whether there was such a rail, in which round rails may be locked, and
-  -- whether this one may wait for one of them.
-  v_seats    int;
-  v_busy     boolean := false;
-  v_locking  int := 1;
-  v_waits    boolean := false;
-  -- What is locked in this round.
-  v_found    tid[];
-  v_places   tid[];
-  -- Those of them whose lease expired.
-  v_expired  tid[];
-  v_zombies  uuid[];
-  v_ended    boolean;
-  v_taken    int := 0;
-  v_wanted   int;
-  v_granted  int;
-  -- At most how many bytes the payloads that were found have, and how many more the claim may bring; negative once something did not fit.
-  v_bytes    bigint;
-  v_budget   bigint := claim_byte_limit();
+  v_window         constant int := 1000;
+  v_index          constant oid := 'payment_outbox_pending_claim_order'::regclass;
+  -- Most sessions have saved no low watermark: then no rail is looked up.
+  v_has_watermarks constant boolean := current_setting('symphony.claim_low_watermarks', true) <> '';
+  v_rail           record;
+  v_capacity       int;
+  -- p_limits, less what this claim has found so far.
+  v_limits         jsonb := p_limits;
+  v_parked         int;
+  v_scanned        bigint;
+  -- The rails that have due rows and capacity, as parallel arrays.
+  v_rails          text[];
+  v_ordered        boolean[];
+  v_low_watermarks timestamptz[];
+  v_quotas         int[];
+  -- How many rows of an ordered rail the claim reads.
+  v_scan_limits    int[];
+  -- Rails with an in-flight limit: those whose row this claim has locked, the free capacity of the current one (null if another
+  -- claim holds its row), whether there was such a rail, the round that may lock rails, and whether it may wait for one.
+  v_limited        text[] := '{}';
+  v_in_flight_free int;
+  v_limit_locked   boolean := false;
+  v_locking_round  int := 1;
+  v_may_wait       boolean := false;
+  -- The rows locked for the current rail, and for all rails of this round.
+  v_found          tid[];
+  v_row_ids        tid[];
+  -- Those of the current rail whose lease has expired.
+  v_expired_rows   tid[];
+  v_expired_ids    uuid[];
+  -- Whether leases or outboxes ended, so that another round may find more.
+  v_repeat         boolean;
+  v_claimed        int := 0;
+  v_wanted         int;
+  v_granted        int;
+  -- An upper bound of the payload bytes found, and how many more the claim may return; negative once a row did not fit.
+  v_bytes          bigint;
+  v_budget         bigint := claim_byte_limit();
 begin
   perform check_range('p_batch_size', p_batch_size, 1, 1000);
   perform check_argument('p_worker_id', p_worker_id, 200);
   perform check_range('p_lease_seconds', p_lease_seconds, 1, 3600);
+  if p_limits is not null then
+    perform check_claim_limits(p_limits);
+  end if;
   perform check_isolation();
-  perform insist_on_durability();
-  v_rooms := claim_rooms();
-  -- Policy is constant while this is decided; see take_rail_policy_lock.
+  perform require_synchronous_commit();
+  -- Clear the list of an earlier call in this transaction.
+  if current_setting('symphony.repaired_leases', true) <> '' then
+    perform set_config('symphony.repaired_leases', '', true);
+  end if;
+  -- Keeps rail policies constant during the claim; see lock_rail_policies.
   lock table payment_rails in row share mode;
 
-  -- One round is enough unless other claims take what our quotas were made for, or what we found has ended.
+  -- One round is enough unless another claim takes rows that the quotas counted, or rows found have ended.
   for v_round in 1 .. 20 loop
     v_rails := '{}';
     v_ordered := '{}';
-    v_floors := '{}';
+    v_low_watermarks := '{}';
     v_quotas := '{}';
-    v_places := '{}';
-    v_ended := false;
-    v_wanted := p_batch_size - v_taken;
+    v_row_ids := '{}';
+    v_repeat := false;
+    v_wanted := p_batch_size - v_claimed;
 
     for v_rail in
-      select r.rail_type, r.ordered, r.max_in_flight, f.floor
+      select r.rail_type, r.ordered, r.max_in_flight, f.low_watermark
       from (
         select r.*, count(*) over () as rails
         from payment_rails r
         where not r.paused
-          and (v_rooms is null or (v_rooms ->> r.rail_type)::int > 0)
+          and (v_limits is null or (v_limits ->> r.rail_type)::int > 0)
       ) r
       cross join lateral (
-        select case when v_floored then claim_floor(r.rail_type) else '-infinity' end
+        select case when v_has_watermarks then claim_low_watermark(r.rail_type) else '-infinity' end
         offset 0
-      ) f (floor)
-      -- Of a rail that is alone, has no cap and no order the rows themselves are asked for; of others whether there are any.
+      ) f (low_watermark)
+      -- A single rail without limit and order is claimed without this check; the other rails must have a due row.
       where r.rails = 1 and not r.ordered and r.max_in_flight is null
          or (
            select true
            from payment_outbox_pending p
            where p.rail_type = r.rail_type
              and not p.parked
-             and p.next_attempt_at between f.floor and now()
+             and p.next_attempt_at between f.low_watermark and now()
              and (p.lease_expires_at is null or p.lease_expires_at <= now())
            order by p.next_attempt_at, p.created_at
            limit 1)
       order by r.rail_type
     loop
-      v_room := least(v_wanted, (v_rooms ->> v_rail.rail_type)::int);
+      v_capacity := least(v_wanted, (v_limits ->> v_rail.rail_type)::int);
       if v_rail.max_in_flight is not null then
-        -- Rows of capped rails are locked by name, in the first round and in one that waits; other rounds take no new lock.
-        continue when v_round <> v_locking and v_rail.rail_type <> all (v_capped);
-        v_seats := free_rail_seats(v_rail.rail_type, false);
-        if v_seats is null and v_waits then
-          v_seats := free_rail_seats(v_rail.rail_type, true);
-          v_waits := false;
+        -- Rail rows are locked in the order of their names, in the first round and in one that waits; other rounds lock none.
+        continue when v_round <> v_locking_round and v_rail.rail_type <> all (v_limited);
+        v_in_flight_free := rail_in_flight_capacity(v_rail.rail_type, false);
+        if v_in_flight_free is null and v_may_wait then
+          v_in_flight_free := rail_in_flight_capacity(v_rail.rail_type, true);
+          v_may_wait := false;
         end if;
-        v_busy := v_busy or v_seats is null;
-        v_room := least(v_room, coalesce(v_seats, 0));
-        continue when v_room <= 0;
-        v_capped := v_capped || v_rail.rail_type;
+        v_limit_locked := v_limit_locked or v_in_flight_free is null;
+        v_capacity := least(v_capacity, coalesce(v_in_flight_free, 0));
+        continue when v_capacity <= 0;
+        v_limited := v_limited || v_rail.rail_type;
       end if;
       v_rails := v_rails || v_rail.rail_type;
       v_ordered := v_ordered || v_rail.ordered;
-      v_floors := v_floors || v_rail.floor;
-      v_quotas := v_quotas || v_room;
+      v_low_watermarks := v_low_watermarks || v_rail.low_watermark;
+      v_quotas := v_quotas || v_capacity;
     end loop;
 
-    -- Only now, with every rail's row that it needs, may the claim hold rows.
+    -- Rows may be locked only now, after every rail row that the claim needs: this order prevents deadlocks.
     for i in 1 .. cardinality(v_rails) loop
-      v_reaches[i] := v_window;
+      v_scan_limits[i] := v_window;
       continue when not v_ordered[i];
-      -- A few rows at first; more only while most of them turn out to wait.
-      v_parked := park_waiting_outboxes(v_rails[i], 64, v_floors[i]);
+      -- A few rows at first; more only while most of them turn out to be parked.
+      v_parked := park_behind_head(v_rails[i], 64, v_low_watermarks[i]);
       if v_parked = 0 then
-        -- What waits could not be parked, if anything does: its head is being completed at this moment. Then it must be
-        -- looked past, so that others are not held up.
-        v_reaches[i] := 100 * v_window;
+        -- Rows behind a head that is being completed right now cannot be parked. The claim reads past them, so that
+        -- they do not block other participants.
+        v_scan_limits[i] := 100 * v_window;
       elsif v_parked >= 32 then
-        v_parked := park_waiting_outboxes(v_rails[i], v_window, v_floors[i]);
+        v_parked := park_behind_head(v_rails[i], v_window, v_low_watermarks[i]);
         if v_parked = v_window then
-          -- There may be work behind what we had no time to park: ask for another claim at once.
+          -- There may be due rows behind those that were not parked: notify, so that another claim follows at once.
           perform pg_notify('outbox_pending', 'new_work');
         end if;
       end if;
     end loop;
 
     if cardinality(v_rails) > 1 then
-      -- How many of the first rows of all rails together are of each rail.
+      -- Each rail's share of the first rows in the merged order of all rails.
       select array_agg(c.quota order by c.place)
       into v_quotas
       from (
@@ -173,7 +185,7 @@ begin
         from unnest(v_rails) with ordinality as r (rail_type, place)
         left join (
           select r.rail_type
-          from unnest(v_rails, v_ordered, v_floors, v_quotas) as r (rail_type, ordered, floor, room)
+          from unnest(v_rails, v_ordered, v_low_watermarks, v_quotas) as r (rail_type, ordered, low_watermark, capacity)
           cross join lateral (
             select f.next_attempt_at, f.created_at
             from (
@@ -181,7 +193,7 @@ begin
               from payment_outbox_pending p
               where p.rail_type = r.rail_type
                 and not p.parked
-                and p.next_attempt_at between r.floor and now()
+                and p.next_attempt_at between r.low_watermark and now()
                 and (p.lease_expires_at is null or p.lease_expires_at <= now())
               order by p.next_attempt_at, p.created_at
               limit v_window
@@ -194,7 +206,7 @@ begin
                    and e.rail_type = r.rail_type
                    and e.sequence_id < f.sequence_id
                  limit 1) is null
-            limit r.room
+            limit r.capacity
           ) d
           order by d.next_attempt_at, d.created_at
           limit v_wanted
@@ -205,26 +217,27 @@ begin
 
     for i in 1 .. cardinality(v_rails) loop
       continue when v_quotas[i] = 0;
-      v_walked := pg_stat_get_xact_tuples_returned(v_index);
+      v_scanned := pg_stat_get_xact_tuples_returned(v_index);
       if v_ordered[i] then
-        select array_agg(d.place), array_agg(d.place) filter (where d.lease_token is not null),
+        select array_agg(d.row_id), array_agg(d.row_id) filter (where d.lease_token is not null),
                array_agg(d.outbox_id) filter (where d.lease_token is not null), sum(d.bytes)
-        into v_found, v_expired, v_zombies, v_bytes
+        into v_found, v_expired_rows, v_expired_ids, v_bytes
         from (
-          select p.ctid as place, p.outbox_id, p.lease_token,
+          select p.ctid as row_id, p.outbox_id, p.lease_token,
                  case when pg_column_compression(p.payload) is null then pg_column_size(p.payload) else 262144 end as bytes
           from (
-            select p.ctid as place, p.next_attempt_at, p.created_at
+            select p.ctid as row_id, p.next_attempt_at, p.created_at
             from payment_outbox_pending p
             where p.rail_type = v_rails[i]
               and not p.parked
-              and p.next_attempt_at between v_floors[i] and now()
+              and p.next_attempt_at between v_low_watermarks[i] and now()
               and (p.lease_expires_at is null or p.lease_expires_at <= now())
             order by p.next_attempt_at, p.created_at
-            limit v_reaches[i]
+            limit v_scan_limits[i]
           ) f
-          join payment_outbox_pending p on p.ctid = f.place
+          join payment_outbox_pending p on p.ctid = f.row_id
           where (p.lease_expires_at is null or p.lease_expires_at <= now())
+            -- FIFO: only a row without an earlier pending row of its participant on this rail.
             and (
               select true
               from payment_outbox_pending e
@@ -237,30 +250,30 @@ begin
           for update of p skip locked
         ) d;
       else
-        select array_agg(d.place), array_agg(d.place) filter (where d.lease_token is not null),
+        select array_agg(d.row_id), array_agg(d.row_id) filter (where d.lease_token is not null),
                array_agg(d.outbox_id) filter (where d.lease_token is not null), sum(d.bytes)
-        into v_found, v_expired, v_zombies, v_bytes
+        into v_found, v_expired_rows, v_expired_ids, v_bytes
         from (
-          select p.ctid as place, p.outbox_id, p.lease_token,
+          select p.ctid as row_id, p.outbox_id, p.lease_token,
                  case when pg_column_compression(p.payload) is null then pg_column_size(p.payload) else 262144 end as bytes
           from payment_outbox_pending p
           where p.rail_type = v_rails[i]
             and not p.parked
-            and p.next_attempt_at between v_floors[i] and now()
+            and p.next_attempt_at between v_low_watermarks[i] and now()
             and (p.lease_expires_at is null or p.lease_expires_at <= now())
           order by p.next_attempt_at, p.created_at
           limit v_quotas[i]
           for no key update skip locked
         ) d;
       end if;
-      v_walked := pg_stat_get_xact_tuples_returned(v_index) - v_walked;
-      if v_floors[i] = '-infinity' and v_walked > 5000 + 10 * coalesce(cardinality(v_found), 0) then
-        perform remember_claim_floor(v_rails[i], v_walked);
+      v_scanned := pg_stat_get_xact_tuples_returned(v_index) - v_scanned;
+      if v_low_watermarks[i] = '-infinity' and v_scanned > 5000 + 10 * coalesce(cardinality(v_found), 0) then
+        perform save_claim_low_watermark(v_rails[i], v_scanned);
       end if;
 
-      if v_zombies is not null then
-        perform end_expired_leases(v_expired, p_worker_id, null);
-        v_ended := true;
+      if v_expired_ids is not null then
+        perform end_expired_leases(v_expired_rows, p_worker_id, null);
+        v_repeat := true;
         v_found := array(
           select p.ctid
           from payment_outbox_pending p
@@ -269,27 +282,27 @@ begin
           union all
           select p.ctid
           from payment_outbox_pending p
-          where p.outbox_id = any (v_zombies)
+          where p.outbox_id = any (v_expired_ids)
             and p.lease_token is null);
       end if;
       if v_bytes > v_budget then
-        select f.places, f.bytes
+        select f.row_ids, f.bytes
         into v_found, v_bytes
-        from fit_claim(v_found, v_budget, cardinality(v_places) + v_taken = 0) f;
+        from trim_claim_to_byte_limit(v_found, v_budget, cardinality(v_row_ids) + v_claimed = 0) f;
       end if;
       v_budget := v_budget - coalesce(v_bytes, 0);
-      v_places := v_places || v_found;
-      if v_rooms is not null then
-        v_rooms := v_rooms || jsonb_build_object(v_rails[i], (v_rooms ->> v_rails[i])::int - coalesce(cardinality(v_found), 0));
+      v_row_ids := v_row_ids || v_found;
+      if v_limits is not null then
+        v_limits := v_limits || jsonb_build_object(v_rails[i], (v_limits ->> v_rails[i])::int - coalesce(cardinality(v_found), 0));
       end if;
     end loop;
-    continue when cardinality(v_places) = 0 and v_ended;
-    if cardinality(v_places) = 0 then
-      -- Another claim that is deciding about a capped rail is done in a moment, as a rule, and may leave something. This one would go idle
-      -- otherwise, so it waits once, for one such rail, for no more than 400 ms.
-      exit when v_taken > 0 or not v_busy or v_locking > 1;
-      v_locking := v_round + 1;
-      v_waits := true;
+    continue when cardinality(v_row_ids) = 0 and v_repeat;
+    if cardinality(v_row_ids) = 0 then
+      -- The claim that holds the row of a limited rail usually commits soon and may leave capacity. Instead of returning
+      -- nothing, this claim waits once, for one such rail, at most 400 ms.
+      exit when v_claimed > 0 or not v_limit_locked or v_locking_round > 1;
+      v_locking_round := v_round + 1;
+      v_may_wait := true;
       continue;
     end if;
 
@@ -300,15 +313,15 @@ begin
             claimed_at = now(),
             lease_token = gen_random_uuid(),
             lease_expires_at = now() + make_interval(secs => p_lease_seconds)
-        where p.ctid = any (v_places)
+        where p.ctid = any (v_row_ids)
         returning p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
                   p.attempt_count, p.lease_token, p.lease_expires_at, p.next_attempt_at, p.created_at
       ),
-      seated as (
-        insert into payment_rail_seats (rail_type, lease_token, outbox_id)
+      in_flight as (
+        insert into payment_rail_in_flight (rail_type, lease_token, outbox_id)
         select l.rail_type, l.lease_token, l.outbox_id
         from leased l
-        where l.rail_type = any (v_capped)
+        where l.rail_type = any (v_limited)
       )
       select l.outbox_id, l.instruction_id::text, l.participant_id::text, l.sequence_id::bigint, l.idempotency_key::text, l.rail_type::text,
              l.payload::jsonb, l.attempt_count::int, l.lease_token, l.lease_expires_at, coalesce(a.error_code in (select u.error_code from unknown_outcome_codes u), false)
@@ -320,25 +333,25 @@ begin
         order by a.attempt_no desc
         limit 1
       ) a on true
-      -- The function is called for what the ledger says has ended, and answers that such a row is not pending any more.
+      -- quarantine_outbox runs for outboxes with a terminal ledger row, and returns false for them.
       where coalesce(a.state not in ('DISPATCHED', 'FAILED'), true)
          or quarantine_outbox(l.outbox_id)
       order by l.next_attempt_at, l.created_at;
     get diagnostics v_granted = row_count;
-    v_taken := v_taken + v_granted;
-    v_ended := v_ended or v_granted < cardinality(v_places);
+    v_claimed := v_claimed + v_granted;
+    v_repeat := v_repeat or v_granted < cardinality(v_row_ids);
     if v_budget < 0 then
-      -- There is work that did not fit: ask for another claim at once.
+      -- Some rows did not fit: notify, so that another claim follows at once.
       perform pg_notify('outbox_pending', 'new_work');
       exit;
     end if;
-    exit when v_taken >= p_batch_size;
-    continue when v_ended;
+    exit when v_claimed >= p_batch_size;
+    continue when v_repeat;
     exit when cardinality(v_rails) = 1
            or v_granted >= (select sum(q.quota) from unnest(v_quotas) as q (quota));
   end loop;
 end
 $$;
 
-comment on function symphony.claim_outbox_batch(int, text, int) is
+comment on function symphony.claim_outbox_batch(int, text, int, jsonb) is
   'Leases a batch of due instructions to one worker, in the order of next_attempt_at and created_at.';

@@ -1,9 +1,8 @@
 -- Records the outcome of one attempt: a batch of one, whose refusal is an error.
 --
--- A state that the type outbox_attempt_state does not have is refused by PostgreSQL itself with 22P02; ZOMBIE_REQUEUE, which only
--- the database records, with P7003.
--- Locks: the row. Raises: P7001, P7002, P7003, P7005, and 25000 outside READ COMMITTED.
--- For: symphony_executor.
+-- PostgreSQL itself refuses a state that the type outbox_attempt_state does not have, with 22P02. This function
+-- refuses ZOMBIE_REQUEUE, which only the database records, with P7003.
+-- Locks: the row. Raises: P7001, P7002, P7003, P7005, 25000 outside READ COMMITTED. For: symphony_executor.
 create or replace function symphony.complete_outbox_attempt(
   p_outbox_id           uuid,
   p_lease_token         uuid,
@@ -37,8 +36,8 @@ begin
     raise exception '%', v_result.refusal_message
       using errcode = v_result.refusal,
             hint = case v_result.refusal
-              when 'P7001' then 'Nothing is left to do: the ledger has its outcome.'
-              when 'P7002' then 'Drop the work and do not complete it again: the lease expired, was given back or was taken over.'
+              when 'P7001' then 'Drop the work: the ledger has the outcome.'
+              when 'P7002' then 'Drop the work and do not complete it again: the lease has expired, was released or was taken over.'
               else 'Correct the argument and complete again while the lease lasts.'
             end;
   end if;
@@ -50,4 +49,4 @@ end
 $$;
 
 comment on function symphony.complete_outbox_attempt(uuid, uuid, text, symphony.outbox_attempt_state, text, text, text, text, int, int) is
-  'Records how an attempt ended, for the worker that holds its lease.';
+  'Records the outcome of an attempt, for the worker that holds its lease.';

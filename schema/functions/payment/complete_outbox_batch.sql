@@ -1,11 +1,12 @@
--- Records the outcomes of many attempts in one statement, each by its own right.
+-- Records the outcomes of many attempts in one statement; the refusal of one never undoes the outcome of another.
 --
--- A row whose lease is not held, or whose outcome makes no sense, is refused with the SQLSTATE that
--- complete_outbox_attempt would raise, in the column refusal; the others are recorded all the same.
--- Returns a row for each, in the order given. The same outbox twice: the first is recorded, the second
--- finds the lease gone. A row that the ledger had ended before is quarantined, with the refusal P7001.
--- Locks: the rows it completes, in the order of their ids. Raises: P7005 for arrays that do not fit
--- together, 25000 outside READ COMMITTED. For: symphony_executor.
+-- A refused outcome has in the column refusal the SQLSTATE that complete_outbox_attempt would raise. Returns one row
+-- per outcome, in the order given. If an outbox is given twice, the first outcome is recorded and the second is
+-- refused with P7002. A row whose outbox already has a terminal ledger row is quarantined, and refused with P7001.
+--
+-- record_terminal_attempts writes the ledger if every outcome is terminal; otherwise record_attempts does.
+-- Locks: the rows it completes, in the order of their ids; payment_rails in ROW SHARE mode.
+-- Raises: P7005 for arrays of different length, 25000 outside READ COMMITTED. For: symphony_executor.
 create or replace function symphony.complete_outbox_batch(
   p_outbox_ids           uuid[],
   p_lease_tokens         uuid[],
@@ -37,20 +38,20 @@ as $$
 #variable_conflict use_column
 declare
   v_count        constant int := coalesce(cardinality(p_outbox_ids), 0);
-  -- The outcomes with which something is wrong in themselves: where they stand, and what it is; the others have an outbox in v_sound.
-  v_wrong        int[];
+  -- Invalid outcomes: their positions and messages. v_valid_ids has the outbox ids of the others.
+  v_invalid        int[];
   v_messages     text[];
-  v_sound        uuid[] := p_outbox_ids;
+  v_valid_ids        uuid[] := p_outbox_ids;
   v_place        int;
-  v_done         boolean := false;
-  -- The outcomes whose lease is held: where they stand, and where their rows are.
-  v_held         int[];
+  v_all_recorded         boolean := false;
+  -- The outcomes whose lease the worker holds: their positions and rows.
+  v_leased         int[];
   v_pending_rows tid[];
-  -- Those that were recorded: where they stand, and what became of them.
+  -- The recorded outcomes: their positions and results.
   v_recorded     int[];
   v_attempt_nos  int[];
   v_states       symphony.outbox_attempt_state[];
-  v_again_ats    timestamptz[];
+  v_retry_ats    timestamptz[];
 begin
   perform check_argument('p_worker_id', p_worker_id, 200);
   perform check_range('the number of outcomes', v_count, 1, 1000);
@@ -64,7 +65,7 @@ begin
      or coalesce(cardinality(p_retry_delays_seconds), v_count) <> v_count then
     raise exception 'the arrays must have the same number of elements' using errcode = 'P7005';
   end if;
-  -- Places are counted from 1 below.
+  -- The code below counts positions from 1.
   if exists (
     select
     from unnest(array[
@@ -75,12 +76,12 @@ begin
   end if;
 
   perform check_isolation();
-  perform insist_on_durability();
-  -- Policy is constant while this is decided; see take_rail_policy_lock.
+  perform require_synchronous_commit();
+  -- Keeps rail policies constant during the call; see lock_rail_policies.
   lock table payment_rails in row share mode;
 
   select array_agg(g.place), array_agg(w.message)
-  into v_wrong, v_messages
+  into v_invalid, v_messages
   from unnest(p_outbox_ids, p_lease_tokens, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages,
               p_latencies_ms, p_retry_delays_seconds) with ordinality
     as g (outbox_id, lease_token, state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds, place)
@@ -95,7 +96,7 @@ begin
       when char_length(g.error_code) > 200 then 'p_error_code must have at most 200 characters'
       when g.error_code !~ '[^[:space:]]' then 'p_error_code must not be blank'
       when g.error_code ~ '^[[:space:]]|[[:space:]]$' then 'p_error_code must not begin or end with a blank'
-      when g.error_code = 'LEASE_EXPIRED' then 'p_error_code LEASE_EXPIRED is for the database to say; an outcome that is not known is OUTCOME_UNKNOWN'
+      when g.error_code = 'LEASE_EXPIRED' then 'p_error_code LEASE_EXPIRED is reserved for the database; use OUTCOME_UNKNOWN for an unknown outcome'
       when char_length(g.error_message) > 4000 then 'p_error_message must have at most 4000 characters'
       when g.latency_ms < 0 then 'p_latency_ms must not be negative'
       when g.retry_delay_seconds not between 0 and 2592000 then 'p_retry_delay_seconds must be from 0 to 2592000'
@@ -103,59 +104,59 @@ begin
   ) w
   where w.message is not null;
 
-  -- The short way, for outcomes that end their outboxes whatever the ledger says.
-  if v_wrong is null and 'RETRYABLE' <> all (p_states) then
+  -- The fast path, if every outcome is terminal.
+  if v_invalid is null and 'RETRYABLE' <> all (p_states) then
     begin
       select e.places, e.attempt_nos
       into v_recorded, v_attempt_nos
-      from end_outboxes(p_outbox_ids, p_lease_tokens, p_worker_id, p_states, p_rail_references, p_rail_codes,
+      from record_terminal_attempts(p_outbox_ids, p_lease_tokens, p_worker_id, p_states, p_rail_references, p_rail_codes,
                         p_error_codes, p_error_messages, p_latencies_ms) e;
       v_states := array(select p_states[r.place] from unnest(v_recorded) as r (place));
-      v_done := true;
+      v_all_recorded := true;
     exception when unique_violation then
-      -- The ledger says that one of them has ended already: the long way finds out which, and records the others.
+      -- An outbox already has a terminal ledger row: the slow path finds it, and records the others.
       v_recorded := null;
     end;
   end if;
 
-  if not v_done then
-    foreach v_place in array coalesce(v_wrong, '{}') loop
-      v_sound[v_place] := null;
+  if not v_all_recorded then
+    foreach v_place in array coalesce(v_invalid, '{}') loop
+      v_valid_ids[v_place] := null;
     end loop;
 
-    -- The same outbox twice: the first of them that holds the lease.
+    -- If an outbox is given twice: the first outcome with a valid lease.
     select array_agg(h.place order by h.place), array_agg(h.pending_row order by h.place)
-    into v_held, v_pending_rows
+    into v_leased, v_pending_rows
     from (
       select distinct on (h.outbox_id) h.place::int as place, h.pending_row
-      from hold_outbox_leases(v_sound, p_lease_tokens, p_worker_id) h
+      from lock_leased_outboxes(v_valid_ids, p_lease_tokens, p_worker_id) h
       order by h.outbox_id, h.place
     ) h;
 
-    if v_held is not null then
-      select array_agg(v_held[s.place] order by s.place), array_agg(s.attempt_no order by s.place), array_agg(s.state order by s.place),
+    if v_leased is not null then
+      select array_agg(v_leased[s.place] order by s.place), array_agg(s.attempt_no order by s.place), array_agg(s.state order by s.place),
              array_agg(s.next_attempt_at order by s.place)
-      into v_recorded, v_attempt_nos, v_states, v_again_ats
-      from settle_outbox_leases(
+      into v_recorded, v_attempt_nos, v_states, v_retry_ats
+      from record_attempts(
         v_pending_rows,
-        array(select p_states[h.place] from unnest(v_held) as h (place)),
-        array(select p_rail_references[h.place] from unnest(v_held) as h (place)),
-        array(select p_rail_codes[h.place] from unnest(v_held) as h (place)),
-        array(select p_error_codes[h.place] from unnest(v_held) as h (place)),
-        array(select p_error_messages[h.place] from unnest(v_held) as h (place)),
-        array(select p_latencies_ms[h.place] from unnest(v_held) as h (place)),
-        array(select p_retry_delays_seconds[h.place] from unnest(v_held) as h (place))) s;
+        array(select p_states[h.place] from unnest(v_leased) as h (place)),
+        array(select p_rail_references[h.place] from unnest(v_leased) as h (place)),
+        array(select p_rail_codes[h.place] from unnest(v_leased) as h (place)),
+        array(select p_error_codes[h.place] from unnest(v_leased) as h (place)),
+        array(select p_error_messages[h.place] from unnest(v_leased) as h (place)),
+        array(select p_latencies_ms[h.place] from unnest(v_leased) as h (place)),
+        array(select p_retry_delays_seconds[h.place] from unnest(v_leased) as h (place))) s;
     end if;
   end if;
 
   if cardinality(v_recorded) = v_count then
     return query
-      select r.place::int, r.outbox_id, r.attempt_no, r.state, r.again_at, null::text, null::text
-      from unnest(p_outbox_ids, v_attempt_nos, v_states, v_again_ats) with ordinality as r (outbox_id, attempt_no, state, again_at, place);
+      select r.place::int, r.outbox_id, r.attempt_no, r.state, r.retry_at, null::text, null::text
+      from unnest(p_outbox_ids, v_attempt_nos, v_states, v_retry_ats) with ordinality as r (outbox_id, attempt_no, state, retry_at, place);
     return;
   end if;
   return query
-    select g.place::int, g.outbox_id, v_attempt_nos[r.place], v_states[r.place], v_again_ats[r.place],
+    select g.place::int, g.outbox_id, v_attempt_nos[r.place], v_states[r.place], v_retry_ats[r.place],
            case
              when r.place is not null then null
              when w.message like 'p_state %' then 'P7003'
@@ -171,7 +172,7 @@ begin
            end
     from unnest(p_outbox_ids) with ordinality as g (outbox_id, place)
     cross join lateral (select array_position(v_recorded, g.place::int) as place) r
-    cross join lateral (select v_messages[array_position(v_wrong, g.place::int)] as message) w
+    cross join lateral (select v_messages[array_position(v_invalid, g.place::int)] as message) w
     left join lateral (
       select a.state
       from payment_outbox_attempts a

@@ -1,9 +1,12 @@
--- Ends leases that expired, in the ledger's words: the one mechanism behind repair and takeover.
+-- Ends expired leases: each gets its ledger row, and its row is due again or has failed. Repair and takeover both use
+-- it.
 --
--- The caller has locked the rows and says where they are. With a delay they are due after it; without, they keep their time.
--- The result of a claim has no place for the leases that it took over. So each lease that is ended here is also appended to the setting
--- symphony.ended_leases, a line with a JSON array for each call, which lasts as long as the transaction: the worker's own statement reads it
--- back, to count and log dead workers without another round trip.
+-- The caller has locked the rows. record_attempts appends ZOMBIE_REQUEUE, or FAILED with LEASE_EXPIRED at
+-- max_attempts. With p_delay_seconds the rows are due after that delay; without, they keep their next_attempt_at.
+--
+-- The contract's result of a claim has no column for the leases that it took over. So the ended leases are also
+-- appended to the setting symphony.repaired_leases, a line with a JSON array per call, until the transaction ends. The
+-- relayer's claim statement reads it, to count and log dead workers without another round trip.
 -- Locks: nothing more. For: claim_outbox_batch, repair_expired_leases and repair_payment_rail.
 create or replace function symphony.end_expired_leases(p_pending_rows tid[], p_worker_id text, p_delay_seconds int)
   returns table (outbox_id uuid, attempt_no int, state symphony.outbox_attempt_state, next_attempt_at timestamptz, worker_id text)
@@ -29,7 +32,7 @@ begin
            'outbox_id', s.outbox_id, 'attempt_no', s.attempt_no, 'state', s.state, 'next_attempt_at', s.next_attempt_at,
            'rail_type', v_rails -> s.outbox_id::text, 'lost_worker', s.worker_id))
   into v_ended
-  from settle_outbox_leases(
+  from record_attempts(
     p_pending_rows,
     array_fill('ZOMBIE_REQUEUE'::symphony.outbox_attempt_state, array[v_count]),
     null,
@@ -42,8 +45,8 @@ begin
   if v_ended is null then
     return;
   end if;
-  -- Appended as text: whatever stands there already must not make a claim fail.
-  perform set_config('symphony.ended_leases', concat_ws(E'\n', nullif(current_setting('symphony.ended_leases', true), ''), v_ended), true);
+  -- Appended as text: an invalid value of the setting must not make a claim fail.
+  perform set_config('symphony.repaired_leases', concat_ws(E'\n', nullif(current_setting('symphony.repaired_leases', true), ''), v_ended), true);
   return query
     select e.outbox_id, e.attempt_no, e.state, e.next_attempt_at, e.lost_worker
     from jsonb_to_recordset(v_ended) as e (
@@ -52,4 +55,4 @@ end
 $$;
 
 comment on function symphony.end_expired_leases(tid[], text, int) is
-  'Ends expired leases: ZOMBIE_REQUEUE, or FAILED with LEASE_EXPIRED at the ceiling. Says so in the setting symphony.ended_leases.';
+  'Ends expired leases: ZOMBIE_REQUEUE, or FAILED with LEASE_EXPIRED at max_attempts. Lists them in the setting symphony.repaired_leases.';

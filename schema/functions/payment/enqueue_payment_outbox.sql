@@ -1,13 +1,15 @@
--- Enqueues one instruction in the caller's transaction, or answers with the outbox that its key has already.
+-- Enqueues one instruction in the producer's transaction, or returns the outbox that its idempotency key already has.
 --
--- The primary key of the registry decides: of two enqueues of one key the second waits for the first, and then finds its row or takes its place.
--- Under REPEATABLE READ and SERIALIZABLE PostgreSQL refuses with 40001 what was registered after the snapshot. Only a
--- new key takes a number. There is no subtransaction: 100,000 calls may share a transaction.
--- A known key is a replay where the digest is the same, or where the outbox is still there and holds the same content; after its rows have gone, the
--- digest alone decides, and the sequence number is not known any more. Plans that walk a table are ruled out: one made while it had a single row would be
--- kept until somebody analyses it.
--- Locks: the key, then the participant's row, until the caller's transaction ends.
--- Raises: P7004, P7005, P7006, 40001. For: symphony_ingest.
+-- The primary key of the key registry decides. Of two enqueues of one key the second waits for the first, and then
+-- finds its row or takes its place. Under REPEATABLE READ and SERIALIZABLE PostgreSQL raises 40001 for a key that was
+-- registered after the snapshot. Only a new key takes a sequence number. There is no subtransaction: 100,000 calls may
+-- share a transaction.
+--
+-- A known key is an idempotent replay if the digest is the same, or if its outbox still exists with the same content.
+-- After the rows of the outbox were removed, the digest alone decides, and sequence_id is null. Sequential scans are
+-- disabled: a session would keep a plan that was made while the table had one row.
+-- Locks: the key, then the participant's row, until the transaction ends. Raises: P7004, P7005, P7006, 40001.
+-- For: symphony_ingest.
 create or replace function symphony.enqueue_payment_outbox(
   p_instruction_id  text,
   p_participant_id  text,
@@ -28,7 +30,7 @@ declare
   v_digest bytea;
   v_known  record;
 begin
-  -- The rules are those of check_enqueue, which has the words; said here as well, because the call costs as much as a row.
+  -- The rules of check_enqueue, repeated here because a call costs as much as the row. It raises the error.
   if (p_instruction_id ~ '[^[:space:]]' and char_length(p_instruction_id) <= 200
       and p_participant_id ~ '[^[:space:]]' and char_length(p_participant_id) <= 200
       and p_idempotency_key ~ '[^[:space:]]' and char_length(p_idempotency_key) <= 200
@@ -79,7 +81,7 @@ begin
     and k.instruction_id = p_instruction_id;
   if not found then
     -- The rail was registered between the two statements.
-    raise exception 'rail % was not registered when this began', p_rail_type
+    raise exception 'rail % was not registered when this statement began', p_rail_type
       using errcode = '40001',
             hint = 'Run the whole transaction again.';
   elsif not (v_known.same_digest or v_known.same_content) then
@@ -93,4 +95,4 @@ end
 $$;
 
 comment on function symphony.enqueue_payment_outbox(text, text, text, text, jsonb) is
-  'Enqueues one instruction in the caller''s transaction, or returns the outbox that its key has already.';
+  'Enqueues one instruction in the producer''s transaction, or returns the outbox that its key already has.';

@@ -1,10 +1,9 @@
--- Enqueues many instructions in the caller's transaction: all of them, or none and an error that says why.
+-- Enqueues many instructions in the producer's transaction: all of them, or none with an error.
 --
--- Returns a row for each, in the order given. A key that is known already, from before or from further
--- up in the same call, is a replay and makes nothing new. The rules are those of enqueue_payment_outbox.
--- Locks: the key of each instruction, then the row of each participant, each kind in one order for
--- everyone, so that two batches never wait for each other in a circle. All of these are row locks: a
--- transaction may enqueue any number of batches.
+-- Returns one row per instruction, in the order given. A known key, from before or from earlier in the same call, is
+-- an idempotent replay. The rules are those of enqueue_payment_outbox.
+-- Locks: the key of each instruction, then the row of each participant, each kind in one global order, so that two
+-- batches never deadlock. All are row locks: a transaction may enqueue any number of batches.
 -- Raises: P7004, P7005, P7006, 40001. For: symphony_ingest.
 create or replace function symphony.enqueue_payment_outbox_batch(
   p_instruction_ids  text[],
@@ -26,14 +25,14 @@ declare
   v_count        constant int := coalesce(cardinality(p_instruction_ids), 0);
   v_new_ids      uuid[];
   v_digests      bytea[];
-  -- The new ids that were registered: those of the keys that are new.
+  -- The outbox ids that were registered, of the new keys.
   v_registered   uuid[];
   v_all_new      boolean;
-  -- The participants of the new ones: how many numbers each takes, and the first of them.
+  -- The participants of the new keys: how many sequence numbers each takes, and the first of them.
   v_participants text[];
   v_counts       int[];
   v_firsts       bigint[];
-  -- By position, where some keys were known: their outboxes, and the first whose content differs.
+  -- By position, if some keys are known: their outboxes, and the first whose content differs.
   v_outbox_ids   uuid[];
   v_sequence_ids bigint[];
   v_created_ats  timestamptz[];
@@ -44,7 +43,7 @@ begin
      is distinct from array[v_count, v_count, v_count, v_count] then
     raise exception 'the five arrays must have the same number of elements' using errcode = 'P7005';
   end if;
-  -- Places are counted from 1 below.
+  -- The code below counts positions from 1.
   if array[array_dims(p_instruction_ids), array_dims(p_participant_ids), array_dims(p_idempotency_keys), array_dims(p_rail_types), array_dims(p_payloads)]
      is distinct from array_fill(format('[1:%s]', v_count), array[5]) then
     raise exception 'the five arrays must have one dimension that begins at 1' using errcode = 'P7005';
@@ -80,7 +79,7 @@ begin
       where v_all_new or g.new_id in (select unnest(v_registered))
       group by g.participant_id
     ) c;
-    v_firsts := take_outbox_sequences(v_participants, v_counts);
+    v_firsts := allocate_outbox_sequences(v_participants, v_counts);
 
     with numbered as materialized (
       select g.*, f.first + row_number() over (partition by g.participant_id order by g.place) - 1 as sequence_id
@@ -108,7 +107,7 @@ begin
     end if;
   end if;
 
-  -- Some keys were known, or stand twice: by now every key has its row, and what is new is read like the rest.
+  -- Some keys are known or given twice. Every key has its row by now, so new ones are read like the others.
   select array_agg(k.outbox_id order by g.place),
          array_agg(o.sequence_id order by g.place),
          array_agg(coalesce(o.created_at, k.created_at) order by g.place),
@@ -149,4 +148,4 @@ end
 $$;
 
 comment on function symphony.enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[]) is
-  'Enqueues many instructions in the caller''s transaction, in one statement, with a result for each.';
+  'Enqueues many instructions in the producer''s transaction, in one statement, with a result for each.';

@@ -1,9 +1,9 @@
--- Says in how many milliseconds the next scheduled instruction is due, so that a relayer can sleep until then.
+-- Returns in how many milliseconds the next scheduled instruction is due, so that an idle relayer can wait until then.
 --
--- Null: nothing is scheduled. What is due already is for a claim to find, and is not looked at. Paused rails do not
--- count, nor do rails that the caller's rooms leave out; see claim_rooms.
--- Locks: nothing. For: symphony_executor.
-create or replace function symphony.next_outbox_due()
+-- Null means that nothing is scheduled. Rows that are due already do not count: a claim finds them. Rows of paused
+-- rails, and of rails that p_limits does not name, do not count either; see check_claim_limits.
+-- Locks: nothing. Raises: P7005. For: symphony_executor.
+create or replace function symphony.next_outbox_due(p_limits jsonb default null)
   returns bigint
   language plpgsql
   stable
@@ -15,9 +15,8 @@ create or replace function symphony.next_outbox_due()
   set enable_bitmapscan = off
   set enable_sort = off
 as $$
-declare
-  v_rooms constant jsonb := claim_rooms();
 begin
+  perform check_claim_limits(p_limits);
   return (
     select ceil(extract(epoch from min(d.next_attempt_at) - now()) * 1000)
     from payment_rails r
@@ -31,8 +30,8 @@ begin
       limit 1
     ) d
     where not r.paused
-      and (v_rooms is null or v_rooms ? r.rail_type));
+      and (p_limits is null or p_limits ? r.rail_type));
 end
 $$;
 
-comment on function symphony.next_outbox_due() is 'Milliseconds until the next scheduled instruction is due; null where none is.';
+comment on function symphony.next_outbox_due(jsonb) is 'Milliseconds until the next scheduled instruction is due; null where none is.';

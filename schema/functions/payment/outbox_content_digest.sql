@@ -1,8 +1,10 @@
--- The SHA-256 by which an idempotency key recognises its payment again: of the key, its instruction, participant, rail and payload.
+-- Computes the SHA-256 by which an idempotency key recognises its payment: of key, instruction, participant, rail and
+-- payload.
 --
--- Two payments under one key must never look alike, so the hash is cryptographic and its input unambiguous: each name is preceded by its length,
--- and the payload comes last. Key and instruction are part of it so that equal payments of different keys have different digests. A payload is hashed as
--- jsonb prints it: equal numbers of another scale (1.0 and 1.00) differ here, and the enqueue functions then compare the content.
+-- Two payments under one key must never have the same digest. So the hash is cryptographic and its input unambiguous:
+-- the length precedes each name, and the payload comes last. Key and instruction are included, so that equal payments
+-- of different keys have different digests. The payload is hashed as jsonb prints it. Equal numbers of different scale
+-- (1.0 and 1.00) differ here, and the enqueue functions then compare the content.
 -- Locks: nothing. For: the enqueue functions.
 create or replace function symphony.outbox_content_digest(
   p_idempotency_key text,

@@ -1,9 +1,8 @@
--- What people found out about a terminal failure, or null.
+-- Returns how operators have resolved a terminal failure; null if they have not.
 --
--- A resolution is only ever corrected from NOT_PAID to PAID, so PAID stands wherever it was said. The times
--- would not tell which came last: they are of the beginning of transactions, and one that began before
--- another may resolve after it.
--- Locks: nothing; the caller holds the row of the key. For: redrive and resolve.
+-- A resolution can only be corrected from NOT_PAID to PAID, so PAID wins if it is there. The times do not tell which
+-- came last: a transaction that began earlier may resolve later.
+-- Locks: nothing; the caller holds the key's row. For: redrive_payment_outbox and resolve_payment_outbox.
 create or replace function symphony.outbox_resolution(p_outbox_id uuid)
   returns text
   language plpgsql
@@ -21,4 +20,4 @@ begin
 end
 $$;
 
-comment on function symphony.outbox_resolution(uuid) is 'The resolution of a terminal failure that stands.';
+comment on function symphony.outbox_resolution(uuid) is 'The resolution of a terminal failure that applies.';

@@ -1,7 +1,8 @@
--- Tells a worker whose traces the outboxes belong to that it has claimed.
+-- Returns the trace contexts of claimed outboxes, so that a worker's spans continue the producers' traces.
 --
--- A claim's columns are a contract and hold no trace; only a worker that draws spans asks, once for each batch. Outboxes without a trace,
--- or that have ended, have no row. What is stored has the form of a traceparent, and need not be a valid one: ids of zeros have it too.
+-- The columns of a claim are a contract and contain no trace; a worker that exports spans calls this once per batch.
+-- Outboxes without a trace and outboxes that have ended have no row. A stored value has the form of a traceparent but
+-- may be invalid: ids of zeros have that form too.
 -- Locks: nothing. Raises: P7005. For: symphony_executor.
 create or replace function symphony.outbox_trace_contexts(p_outbox_ids uuid[])
   returns table (outbox_id uuid, traceparent text)

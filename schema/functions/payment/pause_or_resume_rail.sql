@@ -1,7 +1,7 @@
--- Sets whether a rail hands out work, and writes down who did it and why.
+-- Pauses or resumes a rail, and logs the operation with actor and reason.
 --
--- Locks: payment_rails in EXCLUSIVE mode, so that nothing more is handed out once a pause has returned.
--- Raises: P7005, P7006, 25000 outside READ COMMITTED, 55P03 while a worker forgets to commit.
+-- Locks: payment_rails in EXCLUSIVE mode, so that no row is claimed after a pause has returned.
+-- Raises: P7005, P7006, 25000 outside READ COMMITTED, 55P03 while a worker leaves its transaction open.
 -- For: pause_payment_rail and resume_payment_rail.
 create or replace function symphony.pause_or_resume_rail(p_rail_type text, p_paused boolean, p_actor text, p_reason text)
   returns symphony.payment_rails
@@ -17,7 +17,7 @@ begin
   perform check_argument('p_actor', p_actor, 200);
   perform check_argument('p_reason', p_reason, 2000);
   perform check_isolation();
-  perform take_rail_policy_lock();
+  perform lock_rail_policies();
 
   v_before := registered_rail(p_rail_type);
   update payment_rails r
@@ -32,11 +32,11 @@ begin
           p_actor, p_reason);
 
   if v_before.paused and not p_paused then
-    -- What piled up is due now, and nobody inserts it.
-    perform wake_sleepers('outbox_pending');
+    -- Rows are due on the resumed rail, and no INSERT notifies of them.
+    perform notify_idle_relayers('outbox_pending');
   end if;
   return v_after;
 end
 $$;
 
-comment on function symphony.pause_or_resume_rail(text, boolean, text, text) is 'Sets whether a rail hands out work.';
+comment on function symphony.pause_or_resume_rail(text, boolean, text, text) is 'Pauses or resumes a rail.';

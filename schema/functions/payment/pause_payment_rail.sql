@@ -1,4 +1,4 @@
--- Stops handing out work of a rail. What is under a lease already goes on to its end.
+-- Pauses a rail: claims skip it. Dispatches that hold a lease continue.
 --
 -- Locks: payment_rails in EXCLUSIVE mode. Raises: P7005, P7006, 25000 outside READ COMMITTED, 55P03.
 -- For: symphony_operator.
@@ -11,4 +11,5 @@ as $$
   select symphony.pause_or_resume_rail(p_rail_type, true, p_actor, p_reason)
 $$;
 
-comment on function symphony.pause_payment_rail(text, text, text) is 'Stops handing out work of a rail. What is under a lease already goes on to its end.';
+comment on function symphony.pause_payment_rail(text, text, text) is
+  'Pauses a rail: claims skip it. Dispatches that hold a lease continue.';

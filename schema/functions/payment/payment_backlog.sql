@@ -1,8 +1,8 @@
--- Says how much is pending, without reading all of it.
+-- Counts pending payments by rail without reading the whole queue.
 --
--- Each rail is counted from the front of its claim order, where leases are, up to a cap that is shared by the rails: a rail at its cap has that many or
--- more. Rows that claims have set aside, because an earlier sibling on an ordered rail is pending, are counted up to the same cap. The total is exact up to
--- twenty thousand; the ages are of the rows that are counted; the estimate is what the server remembers of its last look at the table.
+-- Each rail is counted from the front of its claim order, where the leases are, up to rail_most; a rail at that number
+-- has that many or more. Parked rows are counted up to the same number. total is exact up to twenty thousand. The ages
+-- are those of the counted rows. estimate is the server's own estimate of the table (reltuples).
 -- Locks: nothing. Raises: nothing. For: symphony_operator, symphony_readonly, symphony_auditor.
 create or replace function symphony.payment_backlog(
   out total       bigint,
@@ -82,4 +82,4 @@ end
 $$;
 
 comment on function symphony.payment_backlog() is
-  'How much is pending: in all up to a cap, by the server''s estimate, and for each rail due, leased, expired, scheduled and parked up to another.';
+  'How much is pending: in all up to a maximum, by the server''s estimate, and for each rail due, leased, expired, scheduled and parked.';

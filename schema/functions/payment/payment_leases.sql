@@ -1,6 +1,7 @@
--- Says who holds leases now.
+-- Lists the current leases by worker and rail.
 --
--- What is leased was due and stands at the front of the claim order of its rail, so the first ten thousand due rows are looked at, shared by the rails.
+-- A leased row was due, so it is at the front of its rail's claim order. The function reads the first ten thousand due
+-- rows, shared by the rails.
 -- Locks: nothing. Raises: nothing. For: symphony_operator, symphony_readonly, symphony_auditor.
 create or replace function symphony.payment_leases()
   returns table (worker_id text, rail_type text, leases bigint, expired bigint, oldest_claimed_at timestamptz, first_expires_at timestamptz)
@@ -15,7 +16,7 @@ create or replace function symphony.payment_leases()
 as $$
 #variable_conflict use_column
 declare
-  v_most constant int := greatest(500, 10000 / greatest(1, (select count(*) from payment_rails)));
+  v_max_rows constant int := greatest(500, 10000 / greatest(1, (select count(*) from payment_rails)));
 begin
   return query
     select w.claimed_by, r.rail_type, count(*), count(*) filter (where w.lease_expires_at <= now()),
@@ -28,7 +29,7 @@ begin
         and not p.parked
         and p.next_attempt_at <= now()
       order by p.next_attempt_at, p.created_at
-      limit v_most
+      limit v_max_rows
     ) w
     where w.claimed_by is not null
     group by w.claimed_by, r.rail_type
@@ -37,4 +38,4 @@ begin
 end
 $$;
 
-comment on function symphony.payment_leases() is 'The leases that are held, by worker and rail.';
+comment on function symphony.payment_leases() is 'The current leases, by worker and rail.';

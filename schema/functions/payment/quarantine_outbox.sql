@@ -1,10 +1,12 @@
--- Moves a pending row whose outbox has ended in the ledger already out of the queue, and keeps it as evidence.
+-- Quarantines a pending row whose outbox already has a terminal ledger row: moves it out of the queue and keeps it as
+-- evidence.
 --
--- Only a bad restore or a write past the functions leaves such a row. Handed out, it could be paid twice; left where it is, it would
--- expire and be found again for ever. payment_outbox_quarantine keeps all of it, its successors on an ordered rail go on, and the
--- number of rows there is the relayer's metric terminal_backstop_total. Returns whether the outbox is pending afterwards: true where the ledger has
--- no end of it, and nothing was done.
--- Locks: the row, which the caller holds already, and its successor on an ordered rail. For: claim_outbox_batch and settle_outbox_leases.
+-- Only a bad restore or a write past the functions leaves such a row. Claimed again, it could be paid twice; left
+-- pending, its lease would expire for ever. payment_outbox_quarantine keeps the whole row, its successors on an
+-- ordered rail go on, and the number of quarantined rows is the metric terminal_backstop_total. It does not write the
+-- ledger. Returns whether the outbox is still pending: true if the ledger has no terminal row and nothing was done.
+-- Locks: the row, which the caller holds already, and its successor on an ordered rail.
+-- For: claim_outbox_batch and record_attempts.
 create or replace function symphony.quarantine_outbox(p_outbox_id uuid)
   returns boolean
   language plpgsql
@@ -40,10 +42,10 @@ begin
   where p.outbox_id = p_outbox_id
   returning p.participant_id::text, p.rail_type::text, p.sequence_id::bigint
   into strict v_row;
-  perform free_successors(array[v_row.participant_id], array[v_row.rail_type], array[v_row.sequence_id], true);
+  perform unpark_successors(array[v_row.participant_id], array[v_row.rail_type], array[v_row.sequence_id], true);
   return false;
 end
 $$;
 
 comment on function symphony.quarantine_outbox(uuid) is
-  'Moves a pending row whose outbox has ended in the ledger already into quarantine; says whether it is still pending.';
+  'Moves a pending row whose outbox already has a terminal ledger row into quarantine; returns whether it is still pending.';

@@ -1,6 +1,7 @@
--- How many pending rows were ever quarantined: 0 unless a restore went wrong or something wrote past the functions.
+-- Counts the rows that were ever quarantined: 0 unless a restore went wrong or a statement wrote past the functions.
 --
--- Relayers ask it after each pass of repair and raise terminal_backstop_total to it. Rows are never removed from quarantine, so the number never falls.
+-- Relayers call it after each repair and raise terminal_backstop_total to it. Rows are never removed from quarantine,
+-- so the number never falls.
 -- Locks: nothing. Raises: nothing. For: symphony_executor, symphony_operator, symphony_readonly, symphony_auditor.
 create or replace function symphony.quarantined_outboxes_total()
   returns bigint
@@ -14,4 +15,5 @@ begin
 end
 $$;
 
-comment on function symphony.quarantined_outboxes_total() is 'How many pending rows were ever quarantined because their outbox had ended already.';
+comment on function symphony.quarantined_outboxes_total() is
+  'How many pending rows were ever quarantined because their outbox already had a terminal ledger row.';

@@ -1,9 +1,9 @@
--- Tries a terminal failure again, as a new outbox: same instruction, key, rail and payload, a new sequence number.
+-- Redrives a terminal failure as a new outbox: same instruction, key, rail and payload, a new sequence number.
 --
--- The old outbox is never reopened. A failure whose outcome is unknown may have been paid: it is redriven
--- only after a person found out that it was not.
--- Locks: the key, then the participant's row. Raises: P7003, P7005, P7006 for a rail that was retired, and 25000 outside READ COMMITTED.
--- For: symphony_operator.
+-- The failed outbox is never reopened. A failure with unknown outcome may have been paid: it can be redriven only
+-- after an operator has resolved it as NOT_PAID.
+-- Locks: the key, then the participant's row.
+-- Raises: P7003, P7005, P7006 for a retired rail, 25000 outside READ COMMITTED. For: symphony_operator.
 create or replace function symphony.redrive_payment_outbox(
   p_outbox_id     uuid,
   p_actor         text,
@@ -22,17 +22,17 @@ declare
 begin
   perform check_argument('p_actor', p_actor, 200);
   perform check_argument('p_reason', p_reason, 2000);
-  v_failure := terminal_failure(p_outbox_id);
+  v_failure := lock_terminal_failure(p_outbox_id);
 
   v_resolution := outbox_resolution(p_outbox_id);
   if v_resolution in ('PAID', 'SKIPPED') then
-    raise exception 'outbox % was resolved as % and is not tried again', p_outbox_id, v_resolution
+    raise exception 'outbox % was resolved as % and cannot be redriven', p_outbox_id, v_resolution
       using errcode = 'P7003',
             hint = 'Enqueue a new instruction if another payment is due.';
   elsif coalesce(v_failure.error_code in (select u.error_code from unknown_outcome_codes u), false) and v_resolution is distinct from 'NOT_PAID' then
-    raise exception 'nobody knows whether outbox % was paid', p_outbox_id
+    raise exception 'the outcome of outbox % is unknown: it may have been paid', p_outbox_id
       using errcode = 'P7003',
-            hint = 'Find out at the rail, then call symphony.resolve_payment_outbox with PAID or NOT_PAID and the evidence.';
+            hint = 'Ask the bank, then call symphony.resolve_payment_outbox with PAID or NOT_PAID and the evidence.';
   end if;
 
   perform registered_rail(v_failure.rail_type);
@@ -56,4 +56,4 @@ end
 $$;
 
 comment on function symphony.redrive_payment_outbox(uuid, text, text) is
-  'Tries a terminal failure again as a new outbox under the same idempotency key.';
+  'Redrives a terminal failure as a new outbox under the same idempotency key.';

@@ -1,10 +1,11 @@
 -- Registers a rail, so that payments can be enqueued to it.
 --
--- The policy is a JSON object with the fields to set; what it leaves out takes its default. A rail that was retired may be
--- registered again: it starts from the defaults, and its history stays in the ledger. No relayer serves a new rail before its
--- settings have a section for it; until then relayers warn.
--- Locks: payment_rails in EXCLUSIVE mode: waits for the claims under way, and they for it.
--- Raises: P7003 for a rail that is registered, P7005, 25000 outside READ COMMITTED, 55P03 while a worker forgets to commit.
+-- The policy is a JSON object with the fields to set; the others take their defaults. A retired rail can be registered
+-- again: it starts from the defaults, and its history stays in the ledger. A relayer serves a new rail only after its
+-- settings have a route for it; until then relayers warn.
+-- Locks: payment_rails in EXCLUSIVE mode: it waits for claims under way, and later claims wait for it.
+-- Raises: P7003 for a registered rail, P7005, 25000 outside READ COMMITTED, 55P03 while a worker leaves its
+-- transaction open.
 -- For: symphony_operator.
 create or replace function symphony.register_payment_rail(p_rail_type text, p_policy jsonb, p_actor text, p_reason text)
   returns symphony.payment_rails
@@ -22,7 +23,7 @@ begin
   perform check_argument('p_reason', p_reason, 2000);
   perform check_rail_policy(p_policy);
   perform check_isolation();
-  perform take_rail_policy_lock();
+  perform lock_rail_policies();
 
   select r.* into v_before from payment_rails r where r.rail_type = p_rail_type;
   if v_before.rail_type is null then
@@ -56,4 +57,4 @@ begin
 end
 $$;
 
-comment on function symphony.register_payment_rail(text, jsonb, text, text) is 'Registers a rail, or one that was retired again.';
+comment on function symphony.register_payment_rail(text, jsonb, text, text) is 'Registers a new rail, or a retired one again.';

@@ -1,7 +1,8 @@
--- The rail of this name, or P7006 and how to get one.
+-- Returns the rail of this name, and refuses a rail that is not registered.
 --
--- A retired rail is not registered: nothing may be changed about it until it is registered again.
--- Locks: nothing. Raises: P7006. For: set_payment_rail, pause_or_resume_rail, retire_payment_rail and redrive_payment_outbox.
+-- A retired rail is not registered: its policy cannot change until it is registered again.
+-- Locks: nothing. Raises: P7006.
+-- For: set_payment_rail, pause_or_resume_rail, retire_payment_rail and redrive_payment_outbox.
 create or replace function symphony.registered_rail(p_rail_type text)
   returns symphony.payment_rails
   language plpgsql
@@ -25,4 +26,5 @@ begin
 end
 $$;
 
-comment on function symphony.registered_rail(text) is 'The rail of this name; raises P7006 where it is not registered, or was retired.';
+comment on function symphony.registered_rail(text) is
+  'The rail of this name; raises P7006 if it is not registered, or was retired.';

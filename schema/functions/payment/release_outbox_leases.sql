@@ -1,9 +1,8 @@
--- Gives back leases whose dispatch was never started: no attempt is used up and the ledger is not written.
+-- Releases leases whose dispatch never started: it uses up no attempt and does not write the ledger.
 --
--- Returns a row for each, in the order given, and whether it was given back; false means that the lease
--- was lost before. With a delay the rows are not due before it has passed: for a rail that is best left
--- alone for a while.
--- Locks: the rows it gives back, in the order of their ids. Raises: P7005. For: symphony_executor.
+-- Returns one row per lease, in the order given; released is false if the lease was lost before. With p_delay_seconds
+-- the rows are not due before the delay has passed, for a rail whose circuit breaker is open.
+-- Locks: the rows it releases, in the order of their ids. Raises: P7005. For: symphony_executor.
 create or replace function symphony.release_outbox_leases(
   p_outbox_ids    uuid[],
   p_lease_tokens  uuid[],
@@ -22,7 +21,7 @@ as $$
 #variable_conflict use_column
 declare
   v_count    constant int := coalesce(cardinality(p_outbox_ids), 0);
-  -- The positions whose lease is held.
+  -- The positions whose lease the worker holds.
   v_places   bigint[];
 begin
   perform check_argument('p_worker_id', p_worker_id, 200);
@@ -32,9 +31,9 @@ begin
     raise exception 'p_outbox_ids and p_lease_tokens must have the same number of elements' using errcode = 'P7005';
   end if;
 
-  with held as materialized (
-    select h.place, h.outbox_id
-    from hold_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id) h
+  with leased as materialized (
+    select l.place, l.outbox_id
+    from lock_leased_outboxes(p_outbox_ids, p_lease_tokens, p_worker_id) l
   ),
   released as (
     update payment_outbox_pending p
@@ -43,15 +42,15 @@ begin
         lease_token = null,
         lease_expires_at = null,
         next_attempt_at = coalesce(now() + make_interval(secs => p_delay_seconds), p.next_attempt_at)
-    where p.outbox_id = any (array(select h.outbox_id from held h))
+    where p.outbox_id = any (array(select l.outbox_id from leased l))
     returning p.outbox_id
   )
-  select array_agg(h.place)
+  select array_agg(l.place)
   into v_places
-  from held h
-  join released r on r.outbox_id = h.outbox_id;
+  from leased l
+  join released r on r.outbox_id = l.outbox_id;
   if v_places is not null then
-    perform wake_sleepers('outbox_pending');
+    perform notify_idle_relayers('outbox_pending');
   end if;
 
   return query
@@ -62,4 +61,4 @@ end
 $$;
 
 comment on function symphony.release_outbox_leases(uuid[], uuid[], text, int) is
-  'Gives back leases whose dispatch was never started, without using up an attempt.';
+  'Releases leases whose dispatch never started, without using up an attempt.';

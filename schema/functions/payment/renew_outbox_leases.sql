@@ -1,7 +1,7 @@
--- Makes the leases that a worker still holds last longer, and says which those are.
+-- Renews the leases that a worker still holds, and says which are lost.
 --
--- Returns a row for each, in the order given, with the new expiry, or null where the lease is lost: then
--- the worker must drop the work, whose outcome is unknown. A lease is never made shorter.
+-- Returns one row per lease, in the order given, with the new expiry; null means that the lease is lost. The worker
+-- must then drop the work, whose outcome is unknown. A renewal never makes a lease shorter.
 -- Locks: the rows it renews, in the order of their ids. Raises: P7005. For: symphony_executor.
 create or replace function symphony.renew_outbox_leases(
   p_outbox_ids    uuid[],
@@ -21,7 +21,7 @@ as $$
 #variable_conflict use_column
 declare
   v_count   constant int := coalesce(cardinality(p_outbox_ids), 0);
-  -- The positions whose lease is held, and its new expiry.
+  -- The positions whose lease the worker holds, and the new expiry.
   v_places  bigint[];
   v_expires timestamptz[];
 begin
@@ -32,22 +32,22 @@ begin
     raise exception 'p_outbox_ids and p_lease_tokens must have the same number of elements' using errcode = 'P7005';
   end if;
 
-  with held as materialized (
-    select h.place, h.outbox_id
-    from hold_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id) h
+  with leased as materialized (
+    select l.place, l.outbox_id
+    from lock_leased_outboxes(p_outbox_ids, p_lease_tokens, p_worker_id) l
   ),
   renewed as (
     update payment_outbox_pending p
     set lease_expires_at = greatest(p.lease_expires_at, now() + make_interval(secs => p_lease_seconds))
-    where p.outbox_id = any (array(select h.outbox_id from held h))
-      -- By the clock, not by the beginning of the transaction, which may be long ago: another may have the seat by now.
+    where p.outbox_id = any (array(select l.outbox_id from leased l))
+      -- By the clock, because the transaction may have begun long ago: another lease may use the capacity by now.
       and p.lease_expires_at > clock_timestamp()
     returning p.outbox_id, p.lease_expires_at
   )
-  select array_agg(h.place), array_agg(r.lease_expires_at)
+  select array_agg(l.place), array_agg(r.lease_expires_at)
   into v_places, v_expires
-  from held h
-  join renewed r on r.outbox_id = h.outbox_id;
+  from leased l
+  join renewed r on r.outbox_id = l.outbox_id;
 
   return query
     select g.outbox_id, r.lease_expires_at
@@ -58,4 +58,4 @@ end
 $$;
 
 comment on function symphony.renew_outbox_leases(uuid[], uuid[], text, int) is
-  'Prolongs the leases that a worker still holds; a null expiry means that the lease is lost.';
+  'Renews the leases that a worker still holds; a null expiry means that the lease is lost.';

@@ -1,10 +1,11 @@
--- Ends leases whose worker was not heard of again, so that their rows are due work once more.
+-- Requeues rows whose lease has expired, because their worker has died or hangs.
 --
--- A claim takes over the expired leases that it meets by the same mechanism; this is for those that no
--- claim meets: on paused rails, on rails at their cap. It looks in the claim order, since what is leased was
--- due and stands at the front of it. The ledger row carries the lost worker and the time of its claim.
--- Locks: the rows it repairs; those that are locked already it leaves alone. Raises: P7005, and 25000
--- outside READ COMMITTED. For: symphony_executor.
+-- Claims take over the expired leases that they meet in the same way. This function is for those that no claim meets:
+-- on paused rails and on rails at their in-flight limit. It reads the claim order, because a leased row was due and is
+-- at its front. The ledger row has the lost worker and the time of its claim. Each lease is also listed in the setting
+-- symphony.repaired_leases; see end_expired_leases.
+-- Locks: the rows it repairs, skipping rows that another session has locked; payment_rails in ROW SHARE mode.
+-- Raises: P7005, 25000 outside READ COMMITTED. For: symphony_executor.
 create or replace function symphony.repair_expired_leases(p_batch_size int, p_worker_id text)
   returns table (outbox_id uuid, attempt_no int, state symphony.outbox_attempt_state, next_attempt_at timestamptz, lost_worker text)
   language plpgsql
@@ -25,7 +26,11 @@ begin
   perform check_range('p_batch_size', p_batch_size, 1, 1000);
   perform check_argument('p_worker_id', p_worker_id, 200);
   perform check_isolation();
-  -- Policy is constant while this is decided; see take_rail_policy_lock.
+  -- Clear the list of an earlier call in this transaction.
+  if current_setting('symphony.repaired_leases', true) <> '' then
+    perform set_config('symphony.repaired_leases', '', true);
+  end if;
+  -- Keeps rail policies constant during the call; see lock_rail_policies.
   lock table payment_rails in row share mode;
 
   for v_rail in select r.rail_type from payment_rails r order by r.rail_type loop
@@ -49,4 +54,4 @@ end
 $$;
 
 comment on function symphony.repair_expired_leases(int, text) is
-  'Ends leases that expired without an outcome: each gets its ledger row and is due again, or goes to people.';
+  'Requeues rows whose lease has expired: each gets a ledger row, and is due again or has failed at max_attempts.';

@@ -1,8 +1,9 @@
--- Ends the expired leases of one rail because a person wants it now, and writes down who and why.
+-- Requeues the rows of one rail whose lease has expired, for an operator, and logs the operation with actor and
+-- reason.
 --
--- Relayers do the same by themselves, for all rails; this is for when none of them runs. At most a thousand at a time.
--- Locks: the rows it repairs; those that are locked already it leaves alone. Raises: P7005, P7006, and 25000 outside READ COMMITTED.
--- For: symphony_operator.
+-- Relayers repair all rails by themselves; this is for when no relayer runs. At most a thousand rows per call.
+-- Locks: the rows it repairs, skipping rows that another session has locked; payment_rails in ROW SHARE mode.
+-- Raises: P7005, P7006, 25000 outside READ COMMITTED. For: symphony_operator.
 create or replace function symphony.repair_payment_rail(
   p_rail_type  text,
   p_actor      text,
@@ -26,12 +27,12 @@ begin
   perform check_argument('p_actor', p_actor, 200);
   perform check_argument('p_reason', p_reason, 2000);
   perform check_isolation();
-  -- Policy is constant while this is decided; see take_rail_policy_lock.
+  -- Keeps rail policies constant during the call; see lock_rail_policies.
   lock table payment_rails in row share mode;
   if not exists (select from payment_rails r where r.rail_type = p_rail_type) then
     raise exception 'rail % is not registered', p_rail_type
       using errcode = 'P7006',
-            hint = 'symphony.payment_rail_policies lists the rails there are.';
+            hint = 'Check the spelling: symphony.payment_rail_policies lists the rails.';
   end if;
 
   v_expired := array(
@@ -48,7 +49,7 @@ begin
   select count(*) filter (where e.state = 'ZOMBIE_REQUEUE'),
          count(*) filter (where e.state = 'FAILED')
   into requeued, failed
-  -- Who it was is for the operations log alone: the ledger is read by all who may see payments.
+  -- The operator's name goes to the operations log only: more roles may read the ledger.
   from end_expired_leases(v_expired, 'an operator', 1) e;
 
   insert into payment_outbox_operations (operation_id, operation, rail_type, actor, reason)
@@ -57,4 +58,4 @@ end
 $$;
 
 comment on function symphony.repair_payment_rail(text, text, text) is
-  'Ends the expired leases of a rail by hand: each gets its ledger row and is due again, or goes to people.';
+  'Requeues the rows of a rail whose lease has expired: each gets a ledger row, and is due again or has failed at max_attempts.';

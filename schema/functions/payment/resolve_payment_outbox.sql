@@ -1,9 +1,9 @@
--- Records what a person found out about a terminal failure, with the evidence as the reason.
+-- Resolves a terminal failure: records what an operator found out, with the evidence as the reason.
 --
--- PAID: the money moved; it is never redriven. NOT_PAID: it did not; it may be. SKIPPED: a failure whose
--- outcome is known is let be. NOT_PAID may still be corrected to PAID, which only makes things safer; every
--- other second thought is refused.
--- Locks: the key. Raises: P7003, P7005, and 25000 outside READ COMMITTED. For: symphony_operator.
+-- PAID: the money moved, and the payment can never be redriven. NOT_PAID: it did not, and the payment may be redriven.
+-- SKIPPED: a failure with known outcome needs no action. NOT_PAID can be corrected to PAID, which only prevents a
+-- payment; every other second resolution is refused.
+-- Locks: the key. Raises: P7003, P7005, 25000 outside READ COMMITTED. For: symphony_operator.
 create or replace function symphony.resolve_payment_outbox(
   p_outbox_id      uuid,
   p_resolution     text,
@@ -26,15 +26,15 @@ begin
   end if;
   perform check_argument('p_actor', p_actor, 200);
   perform check_argument('p_reason', p_reason, 2000);
-  v_failure := terminal_failure(p_outbox_id);
+  v_failure := lock_terminal_failure(p_outbox_id);
 
   v_before := outbox_resolution(p_outbox_id);
   if v_before is not null and not (v_before = 'NOT_PAID' and p_resolution = 'PAID') then
     raise exception 'outbox % was resolved as % already', p_outbox_id, v_before using errcode = 'P7003';
   elsif p_resolution = 'SKIPPED' and coalesce(v_failure.error_code in (select u.error_code from unknown_outcome_codes u), false) then
-    raise exception 'nobody knows whether outbox % was paid', p_outbox_id
+    raise exception 'the outcome of outbox % is unknown: it may have been paid', p_outbox_id
       using errcode = 'P7003',
-            hint = 'Find out at the rail and resolve it as PAID or NOT_PAID: an open question is not skipped.';
+            hint = 'Ask the bank, then resolve it as PAID or NOT_PAID: a failure with unknown outcome cannot be skipped.';
   end if;
 
   insert into payment_outbox_operations as o (operation_id, operation, outbox_id, resolution, rail_type, actor, reason)
@@ -45,4 +45,4 @@ end
 $$;
 
 comment on function symphony.resolve_payment_outbox(uuid, text, text, text) is
-  'Records what a person found out about a terminal failure: PAID, NOT_PAID or SKIPPED.';
+  'Records what an operator found out about a terminal failure: PAID, NOT_PAID or SKIPPED.';

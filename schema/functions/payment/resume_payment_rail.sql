@@ -1,4 +1,4 @@
--- Hands out the work of a rail again.
+-- Resumes a paused rail: claims take its rows again.
 --
 -- Locks: payment_rails in EXCLUSIVE mode. Raises: P7005, P7006, 25000 outside READ COMMITTED, 55P03.
 -- For: symphony_operator.
@@ -11,4 +11,4 @@ as $$
   select symphony.pause_or_resume_rail(p_rail_type, false, p_actor, p_reason)
 $$;
 
-comment on function symphony.resume_payment_rail(text, text, text) is 'Hands out the work of a rail again.';
+comment on function symphony.resume_payment_rail(text, text, text) is 'Resumes a paused rail: claims take its rows again.';

@@ -1,8 +1,9 @@
--- Finds outboxes for a person who looks for one, newest first, a page at a time.
+-- Searches outboxes for the console and the CLI, the newest first, one page at a time.
 --
--- What is null is not asked. An instruction, a key and a participant are found by their index; failures in the order in which they happened; all else by a
--- walk from the newest backwards, which looks at no more than a thousand outboxes and says by next_before where to go on. The time is
--- that of the enqueue. A page that is empty while next_before is given only means that none of a thousand fitted.
+-- A null argument does not filter. Instruction, key and participant are found by their indexes; failures by the order
+-- in which they happened. Every other search reads from the newest backwards, at most a thousand outboxes; next_before
+-- says where the next page starts. An empty page with next_before means that none of those thousand matched. p_from
+-- and p_to bound the time of the enqueue.
 -- Locks: nothing. Raises: P7005. For: symphony_operator, symphony_readonly, symphony_auditor.
 create or replace function symphony.search_payment_outboxes(
   p_instruction_id  text,
@@ -28,19 +29,19 @@ create or replace function symphony.search_payment_outboxes(
   set enable_bitmapscan = off
 as $$
 declare
-  v_low   constant uuid := coalesce(uuidv7_floor(p_from), '00000000-0000-0000-0000-000000000000');
+  v_low   constant uuid := coalesce(uuidv7_lower_bound(p_from), '00000000-0000-0000-0000-000000000000');
   v_high  constant uuid := least(coalesce(p_before, 'ffffffff-ffff-ffff-ffff-ffffffffffff'),
-                                 coalesce(uuidv7_floor(p_to), 'ffffffff-ffff-ffff-ffff-ffffffffffff'));
+                                 coalesce(uuidv7_lower_bound(p_to), 'ffffffff-ffff-ffff-ffff-ffffffffffff'));
   v_ended constant boolean := p_state in ('DISPATCHED', 'FAILED');
-  -- Where nothing is left to compare, what is found is what is shown, and one more tells whether there is a next page.
-  v_most  constant int := case when num_nonnulls(p_rail_type, p_state, p_error_code, p_from, p_to) = 0 then p_limit + 1 else 1000 end;
+  -- Without a remaining filter every row that is read is shown; one more tells whether there is a next page.
+  v_max_rows  constant int := case when num_nonnulls(p_rail_type, p_state, p_error_code, p_from, p_to) = 0 then p_limit + 1 else 1000 end;
   v_ids   uuid[];
   v_found uuid[];
 begin
   perform check_range('p_limit', p_limit, 1, 200);
 
-  -- Found by name first and put in order then: asked for both at once, a plan may walk the order and look for the name.
-  -- The registry names the newest outbox of a key; those that it was redriven from follow.
+  -- Filter by name first and sort afterwards: in one query a plan might scan in sort order and filter by name.
+  -- The registry has the newest outbox of a key; the outboxes that it was redriven from follow.
   if num_nonnulls(p_idempotency_key, p_instruction_id) > 0 then
     v_ids := array(
       with recursive named as (
@@ -69,7 +70,7 @@ begin
       from named n
       where n.outbox_id < v_high
       order by n.outbox_id desc
-      limit v_most);
+      limit v_max_rows);
   elsif p_participant_id is not null then
     v_ids := array(
       select s.outbox_id
@@ -79,7 +80,7 @@ begin
          where p.participant_id = p_participant_id
            and p.sequence_id < coalesce((select o.sequence_id from payment_outboxes o where o.outbox_id = p_before), 9223372036854775807)
          order by p.sequence_id desc
-         limit v_most)
+         limit v_max_rows)
         union all
         (select a.outbox_id, a.sequence_id
          from payment_outbox_attempts a
@@ -87,12 +88,12 @@ begin
            and a.state in ('DISPATCHED', 'FAILED')
            and a.sequence_id < coalesce((select o.sequence_id from payment_outboxes o where o.outbox_id = p_before), 9223372036854775807)
          order by a.sequence_id desc
-         limit v_most)
+         limit v_max_rows)
       ) s
       order by s.sequence_id desc
-      limit v_most);
+      limit v_max_rows);
   elsif p_state = 'FAILED' then
-    v_ids := array(select w.outbox_id from walk_payment_failures(p_before, v_most) w order by w.place);
+    v_ids := array(select w.outbox_id from recent_payment_failures(p_before, v_max_rows) w order by w.place);
   else
     v_ids := array(
       select s.outbox_id
@@ -103,7 +104,7 @@ begin
            and p.outbox_id < v_high
            and p.outbox_id >= v_low
          order by p.outbox_id desc
-         limit v_most)
+         limit v_max_rows)
         union all
         (select a.outbox_id
          from payment_outbox_attempts a
@@ -112,10 +113,10 @@ begin
            and a.outbox_id < v_high
            and a.outbox_id >= v_low
          order by a.outbox_id desc
-         limit v_most)
+         limit v_max_rows)
       ) s
       order by s.outbox_id desc
-      limit v_most);
+      limit v_max_rows);
   end if;
   examined := cardinality(v_ids);
 
@@ -129,7 +130,7 @@ begin
       and (p_state is null or o.state = p_state)
       and (p_error_code is null or o.error_code = p_error_code)
       and (p_from is null or o.outbox_id >= v_low)
-      and (p_to is null or o.outbox_id < uuidv7_floor(p_to))
+      and (p_to is null or o.outbox_id < uuidv7_lower_bound(p_to))
     order by i.place
     limit p_limit + 1
   ),
@@ -142,11 +143,11 @@ begin
 
   if cardinality(v_found) > p_limit then
     next_before := v_found[p_limit];
-  elsif examined = v_most then
-    next_before := v_ids[v_most];
+  elsif examined = v_max_rows then
+    next_before := v_ids[v_max_rows];
   end if;
 end
 $$;
 
 comment on function symphony.search_payment_outboxes(text, text, text, text, text, text, timestamptz, timestamptz, uuid, int) is
-  'A page of outboxes that fit, newest first, as rows of payment_outboxes; how many were looked at; and where to go on.';
+  'A page of matching outboxes, the newest first, as rows of payment_outboxes; how many were read; and where the next page starts.';

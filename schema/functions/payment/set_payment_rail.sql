@@ -1,10 +1,11 @@
 -- Changes the policy of a registered rail.
 --
--- The policy is a JSON object with the fields to set; what it leaves out stays as it is. Null clears a field that may be
--- empty: max_in_flight, key_memory_seconds. Registering is an act of its own, so that a mistyped name is refused here: see
--- register_payment_rail. Whether the rail is paused is not part of it: see pause_payment_rail and resume_payment_rail.
--- Locks: payment_rails in EXCLUSIVE mode: waits for the claims under way, and they for it.
--- Raises: P7005, P7006, 25000 outside READ COMMITTED, 55P03 while a worker forgets to commit. For: symphony_operator.
+-- The policy is a JSON object with the fields to set; the others stay as they are. Null clears max_in_flight or
+-- key_memory_seconds. Registering is a separate function, register_payment_rail, so that a mistyped name is refused
+-- here. Pausing is separate too: see pause_payment_rail and resume_payment_rail.
+-- Locks: payment_rails in EXCLUSIVE mode: it waits for claims under way, and later claims wait for it.
+-- Raises: P7005, P7006, 25000 outside READ COMMITTED, 55P03 while a worker leaves its transaction open.
+-- For: symphony_operator.
 create or replace function symphony.set_payment_rail(p_rail_type text, p_policy jsonb, p_actor text, p_reason text)
   returns symphony.payment_rails
   language plpgsql
@@ -20,7 +21,7 @@ begin
   perform check_argument('p_reason', p_reason, 2000);
   perform check_rail_policy(p_policy);
   perform check_isolation();
-  perform take_rail_policy_lock();
+  perform lock_rail_policies();
   v_before := registered_rail(p_rail_type);
   v_after := apply_rail_policy(v_before, p_policy, p_actor);
 

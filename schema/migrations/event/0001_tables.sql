@@ -1,7 +1,7 @@
 -- The event lane: its tables, constraints and indexes. Names, columns and their meaning are a contract with others:
 -- no column is added that would schedule or count a second time.
 
--- Each page keeps room: a row is inserted once and then updated at least twice, by a claim and a completion.
+-- Each page keeps free space: a row is inserted once and then updated at least twice, by a claim and a completion.
 create table m10_recovery.outbox (
   id             bigint      generated always as identity,
   aggregate_type text        not null,
@@ -44,7 +44,7 @@ create index outbox_processed
   on m10_recovery.outbox (processed_at)
   where processed_at is not null;
 
--- Who is before whom, for relayers that keep the order of an aggregate.
+-- The order of events within an aggregate, for claims in order.
 create index outbox_aggregates
   on m10_recovery.outbox (aggregate_type, aggregate_id, id)
   where processed_at is null;
@@ -63,8 +63,8 @@ comment on column m10_recovery.outbox.process_after is 'When it may be claimed a
 comment on column m10_recovery.outbox.claimed_at is 'When it was claimed. A claim that is older than 5 minutes may be taken over.';
 comment on column m10_recovery.outbox.claimed_by is 'Processor that claimed it. Stays once the event is processed.';
 comment on sequence m10_recovery.outbox_id_seq is 'The next number of an event.';
-comment on index m10_recovery.outbox_fresh is 'Events that nobody has claimed and that have not failed, by number.';
-comment on index m10_recovery.outbox_retries is 'Events that have failed and that nobody has claimed, by when they are due.';
+comment on index m10_recovery.outbox_fresh is 'Unclaimed events that have not failed, by id.';
+comment on index m10_recovery.outbox_retries is 'Unclaimed events that have failed, by when they are due.';
 comment on index m10_recovery.outbox_claims is 'Events under a claim, the oldest claim first.';
 comment on index m10_recovery.outbox_processed is 'Processed events, in the order in which they were.';
 comment on index m10_recovery.outbox_aggregates is 'Unprocessed events of an aggregate, by number.';
@@ -84,13 +84,13 @@ create table m10_recovery.outbox_errors (
 create index outbox_errors_of_an_event
   on m10_recovery.outbox_errors (event_id, error_id);
 
-comment on table m10_recovery.outbox_errors is 'What processors said about events, without personal data. Rows are only ever added.';
+comment on table m10_recovery.outbox_errors is 'Errors that processors reported, without personal data. Append-only.';
 comment on column m10_recovery.outbox_errors.error_id is 'Number of the entry.';
 comment on column m10_recovery.outbox_errors.event_id is 'The event that it is about.';
 comment on column m10_recovery.outbox_errors.retry_count is 'Failures of the event with this one counted.';
 comment on column m10_recovery.outbox_errors.succeeded is 'Whether the event was completed all the same.';
-comment on column m10_recovery.outbox_errors.processor_id is 'Processor that said it.';
-comment on column m10_recovery.outbox_errors.error is 'What it said, through symphony.clean_error_text.';
-comment on column m10_recovery.outbox_errors.created_at is 'When it said so, by the clock, not when its transaction began.';
+comment on column m10_recovery.outbox_errors.processor_id is 'Processor that reported it.';
+comment on column m10_recovery.outbox_errors.error is 'The error, cleaned by symphony.clean_error_text.';
+comment on column m10_recovery.outbox_errors.created_at is 'When it was reported, by the clock, not when its transaction began.';
 comment on sequence m10_recovery.outbox_errors_error_id_seq is 'The next number of an entry.';
-comment on index m10_recovery.outbox_errors_of_an_event is 'What was said about one event, in order.';
+comment on index m10_recovery.outbox_errors_of_an_event is 'The errors of one event, in order.';

@@ -1,11 +1,11 @@
 -- The metadata lane: its status, its table, constraints and indexes. Which statuses may follow each other is in
--- functions/metadata/metadata_move_is_legal.sql, and triggers/metadata.sql holds everybody to it.
+-- functions/metadata/metadata_move_is_legal.sql, and triggers/metadata.sql enforces it.
 
 create type symphony.metadata_status as enum ('PENDING', 'PROCESSING', 'PUBLISHED', 'FAILED', 'DLQ');
 
-comment on type symphony.metadata_status is 'What an entry of the metadata lane is doing. PUBLISHED and DLQ are for good.';
+comment on type symphony.metadata_status is 'The status of a metadata entry. PUBLISHED and DLQ are terminal.';
 
--- Each page keeps room: a row is inserted once and then updated at least twice, by a claim and a completion.
+-- Each page keeps free space: a row is inserted once and then updated at least twice, by a claim and a completion.
 create table symphony.metadata_outbox (
   id                    uuid                     not null,
   entity_id             text                     not null,
@@ -41,7 +41,7 @@ create table symphony.metadata_outbox (
 );
 
 -- Each row is in exactly one of six indexes by its status, so that a claim finds the few that it may take beside any number of
--- ended, scheduled and claimed ones, and people see what ended lately. None holds the time of day: what is due is a range of an index.
+-- ended, scheduled and claimed ones, and the console can list what ended lately. None holds the time of day: what is due is a range of an index.
 create index metadata_outbox_fresh
   on symphony.metadata_outbox (created_at, id)
   where status = 'PENDING';
@@ -75,10 +75,10 @@ comment on column symphony.metadata_outbox.id is 'The entry: a UUIDv7.';
 comment on column symphony.metadata_outbox.entity_id is 'Which entity of its type.';
 comment on column symphony.metadata_outbox.entity_type is 'What kind of entity it is.';
 comment on column symphony.metadata_outbox.metadata is 'What the second store is to hold about it.';
-comment on column symphony.metadata_outbox.status is 'Moves along five arrows and no other; see metadata_move_is_legal.';
+comment on column symphony.metadata_outbox.status is 'Makes five legal moves only; see metadata_move_is_legal.';
 comment on column symphony.metadata_outbox.retry_count is 'Failures so far.';
-comment on column symphony.metadata_outbox.max_retries is 'Failures after which it is not tried again.';
-comment on column symphony.metadata_outbox.last_error is 'Why it failed last, or why it is dead, through symphony.clean_error_text.';
+comment on column symphony.metadata_outbox.max_retries is 'Failures after which it is not retried.';
+comment on column symphony.metadata_outbox.last_error is 'Why it failed last, or why it is in the DLQ, cleaned by symphony.clean_error_text.';
 comment on column symphony.metadata_outbox.next_retry_at is 'When it may be claimed again; null unless it failed and has retries left.';
 comment on column symphony.metadata_outbox.processing_started_at is 'When it was claimed last.';
 comment on column symphony.metadata_outbox.claim_token is 'Proves the claim under which it is PROCESSING.';
@@ -86,11 +86,11 @@ comment on column symphony.metadata_outbox.claimed_by is 'Worker that claimed it
 comment on column symphony.metadata_outbox.processed_at is 'When it was published.';
 comment on column symphony.metadata_outbox.created_at is 'When it was created, and its version: within an entity it rises in the order of commits.';
 comment on column symphony.metadata_outbox.updated_at is 'When its status changed last.';
-comment on index symphony.metadata_outbox_fresh is 'Entries that nobody has claimed yet, the oldest first.';
+comment on index symphony.metadata_outbox_fresh is 'Entries that were never claimed, the oldest first.';
 comment on index symphony.metadata_outbox_retries is 'Entries that failed and have retries left, by when they are due.';
 comment on index symphony.metadata_outbox_exhausted is 'Entries that failed, have no retries left and are not in the DLQ yet.';
 comment on index symphony.metadata_outbox_claims is 'Entries under a claim, the oldest claim first.';
-comment on index symphony.metadata_outbox_dead is 'Dead entries, in the order in which they died.';
+comment on index symphony.metadata_outbox_dead is 'Entries in the DLQ, in the order in which they got there.';
 comment on index symphony.metadata_outbox_published is 'Published entries, in the order in which they were.';
 comment on index symphony.metadata_outbox_entities is 'The entries of an entity, by version. No two have the same.';
 

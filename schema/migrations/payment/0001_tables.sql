@@ -45,7 +45,7 @@ create domain symphony.sha256_digest as bytea
 
 comment on domain symphony.sha256_digest is 'A SHA-256 digest: 32 bytes.';
 
--- One row per participant, rewritten at every enqueue: room on the page keeps that update heap-only.
+-- One row per participant, rewritten at every enqueue: free space on the page keeps that update heap-only.
 create table symphony.participant_outbox_sequences (
   participant_id   symphony.short_text      not null,
   next_sequence_id symphony.sequence_number not null,
@@ -53,7 +53,7 @@ create table symphony.participant_outbox_sequences (
 ) with (fillfactor = 50);
 
 comment on table symphony.participant_outbox_sequences is
-  'The next sequence number of each participant. Touched by bump_participant_outbox_seq and take_outbox_sequences alone.';
+  'The next sequence number of each participant. Touched by bump_participant_outbox_seq and allocate_outbox_sequences alone.';
 comment on column symphony.participant_outbox_sequences.participant_id is 'The party whose instructions are sequenced.';
 comment on column symphony.participant_outbox_sequences.next_sequence_id is 'The number that the next enqueue takes.';
 
@@ -81,14 +81,14 @@ create table symphony.payment_rails (
   constraint payment_rails_updated_by_is_a_name check (updated_by ~ '\S' and char_length(updated_by) <= 200)
 );
 
-comment on table symphony.payment_rails is 'The policy of each way out, held where it is enforced. An enqueue to a rail that is not here, or was retired, is refused.';
+comment on table symphony.payment_rails is 'The policy of each rail, held where it is enforced. An enqueue to a rail that is not registered, or was retired, is refused.';
 comment on column symphony.payment_rails.rail_type is 'Name of the rail.';
-comment on column symphony.payment_rails.max_attempts is 'Attempts after which a row goes to people instead of round again.';
+comment on column symphony.payment_rails.max_attempts is 'Attempts after which a retryable outcome is recorded as FAILED.';
 comment on column symphony.payment_rails.backoff_base_seconds is 'Delay after the first retryable attempt; each further one doubles it.';
 comment on column symphony.payment_rails.backoff_cap_seconds is 'The longest delay that doubling can reach.';
 comment on column symphony.payment_rails.ordered is 'Whether the instructions of one participant leave strictly in sequence.';
-comment on column symphony.payment_rails.max_in_flight is 'Most leases at one time over the whole fleet; null is no cap.';
-comment on column symphony.payment_rails.paused is 'Whether claims pass this rail by.';
+comment on column symphony.payment_rails.max_in_flight is 'In-flight limit: the maximum of leases at one time over all relayers; null is no limit.';
+comment on column symphony.payment_rails.paused is 'Whether claims skip this rail.';
 comment on column symphony.payment_rails.on_unknown is 'What to do when an outcome is unknown and the rail cannot say: INQUIRE first, RESEND or STOP.';
 comment on column symphony.payment_rails.key_memory_seconds is 'How long the rail remembers an idempotency key; null is for ever.';
 comment on column symphony.payment_rails.updated_by is 'Who changed the policy last.';
@@ -153,13 +153,12 @@ create table symphony.payment_outbox_pending (
   autovacuum_analyze_scale_factor = 0.05
 );
 
--- Due work in claim order. It is led by the rail, so that a paused rail, or one at its cap, can pile up
--- any number of rows without standing in the way of the others. What claims have set aside on ordered rails stands apart,
--- to be counted. An index with a predicate would cost each enqueue its compilation.
+-- Due rows in claim order. The rail comes first, so that a paused rail or a rail at its in-flight limit can have any
+-- number of rows without slowing claims of the others. Parked rows are apart, to be counted. An index with a predicate would cost each enqueue its compilation.
 create index payment_outbox_pending_claim_order
   on symphony.payment_outbox_pending (rail_type, parked, next_attempt_at, created_at);
 
--- Who is before whom, for ordered rails.
+-- The order of a participant's rows, for ordered rails.
 create index payment_outbox_pending_stream_order
   on symphony.payment_outbox_pending (participant_id, rail_type, sequence_id);
 
@@ -180,9 +179,9 @@ comment on column symphony.payment_outbox_pending.lease_token is 'Proof of the l
 comment on column symphony.payment_outbox_pending.lease_expires_at is 'When the lease ends unless it is renewed.';
 comment on column symphony.payment_outbox_pending.redrive_of is 'The terminal failure that this row tries again.';
 comment on column symphony.payment_outbox_pending.traceparent is 'W3C trace context of the caller, from the setting symphony.traceparent.';
-comment on column symphony.payment_outbox_pending.parked is 'Taken out of the claim order because an earlier sibling on an ordered rail is still pending.';
+comment on column symphony.payment_outbox_pending.parked is 'Parked: claims skip it because an earlier row of its participant on an ordered rail is pending.';
 comment on index symphony.payment_outbox_pending_claim_order is
-  'Due rows of a rail in the order in which they are claimed, and apart from them those that wait behind an earlier sibling.';
+  'Rows of a rail in claim order, parked rows apart from the others.';
 comment on index symphony.payment_outbox_pending_stream_order is 'Rows of one participant on one rail in sequence.';
 
 create table symphony.payment_outbox_attempts (
@@ -222,12 +221,12 @@ create index payment_outbox_attempts_failures
   include (rail_type, error_code)
   where state = 'FAILED';
 
--- What people search by. Each outbox stands here once, by its end: attempts that were followed by others cost nothing.
+-- For searches by participant. Each outbox is in it once, by its terminal row: other attempts cost nothing.
 create index payment_outbox_attempts_by_participant
   on symphony.payment_outbox_attempts (participant_id, sequence_id)
   where state in ('DISPATCHED', 'FAILED');
 
-comment on table symphony.payment_outbox_attempts is 'The ledger: how each lease ended. Rows are only ever added.';
+comment on table symphony.payment_outbox_attempts is 'The ledger: how each lease ended. Append-only.';
 comment on column symphony.payment_outbox_attempts.attempt_id is 'UUIDv7 of this ledger row.';
 comment on column symphony.payment_outbox_attempts.outbox_id is 'The outbox row that was attempted.';
 comment on column symphony.payment_outbox_attempts.instruction_id is 'Its instruction, as it was.';
@@ -247,7 +246,7 @@ comment on column symphony.payment_outbox_attempts.error_message is 'What went w
 comment on column symphony.payment_outbox_attempts.latency_ms is 'How long the rail took.';
 comment on column symphony.payment_outbox_attempts.worker_id is 'Worker that held the lease.';
 comment on column symphony.payment_outbox_attempts.created_at is 'When the outbox row was enqueued, as it was.';
-comment on column symphony.payment_outbox_attempts.database_user is 'The login that recorded it: the worker''s, or that of who repaired or took over its lease.';
+comment on column symphony.payment_outbox_attempts.database_user is 'The login that recorded it: the worker''s, or the one that repaired or took over its lease.';
 comment on index symphony.payment_outbox_attempts_one_terminal_per_outbox is
   'Invariant: an outbox ends once. The lease is what prevents a second ending; this index is the backstop, and a violation of it is an alarm.';
 comment on index symphony.payment_outbox_attempts_failures is 'Terminal failures in the order in which they happened.';
@@ -293,12 +292,12 @@ create index payment_outbox_operations_by_new_outbox
 create index payment_outbox_operations_by_time
   on symphony.payment_outbox_operations (created_at, operation_id);
 
-comment on table symphony.payment_outbox_operations is 'What people did: redrives, resolutions, skips, rail changes and repairs. Rows are only ever added.';
+comment on table symphony.payment_outbox_operations is 'The audit log: redrives, resolutions, rail changes and repairs. Append-only.';
 comment on column symphony.payment_outbox_operations.operation_id is 'UUIDv7 of this operation.';
 comment on column symphony.payment_outbox_operations.operation is 'What was done.';
 comment on column symphony.payment_outbox_operations.outbox_id is 'The terminal failure it was done to.';
 comment on column symphony.payment_outbox_operations.new_outbox_id is 'The outbox that a redrive made.';
-comment on column symphony.payment_outbox_operations.resolution is 'What a person found out: PAID, NOT_PAID, or SKIPPED for a known failure that is let be.';
+comment on column symphony.payment_outbox_operations.resolution is 'What an operator found out: PAID, NOT_PAID, or SKIPPED for a failure with known outcome that needs no action.';
 comment on column symphony.payment_outbox_operations.rail_type is 'The rail concerned.';
 comment on column symphony.payment_outbox_operations.policy_before is 'The rail''s policy before a change; null when it was registered.';
 comment on column symphony.payment_outbox_operations.policy_after is 'The rail''s policy after a change.';
@@ -310,21 +309,21 @@ comment on index symphony.payment_outbox_operations_by_outbox is 'What was done 
 comment on index symphony.payment_outbox_operations_by_time is 'What was done during a time, in order.';
 comment on index symphony.payment_outbox_operations_by_new_outbox is 'Which failure an outbox tries again.';
 
--- Who sits in the seats of a capped rail. Only claims write it, under the lock of the rail's row, and
--- only for rails that have a cap. A seat whose lease is no longer live is empty, whatever it says here.
-create table symphony.payment_rail_seats (
+-- The leases in flight on rails with max_in_flight. Claims write it under the lock of the rail's row; policy changes and
+-- retirements write it under the lock of payment_rails. A row whose lease is no longer live does not count.
+create table symphony.payment_rail_in_flight (
   rail_type   text not null,
   lease_token uuid not null,
   outbox_id   uuid not null,
-  constraint payment_rail_seats_pkey primary key (rail_type, lease_token)
+  constraint payment_rail_in_flight_pkey primary key (rail_type, lease_token)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 200);
 
-comment on table symphony.payment_rail_seats is 'Leases on rails with a cap, so that a claim can count them without reading the queue.';
-comment on column symphony.payment_rail_seats.rail_type is 'The capped rail.';
-comment on column symphony.payment_rail_seats.lease_token is 'The lease that takes the seat.';
-comment on column symphony.payment_rail_seats.outbox_id is 'The row under that lease.';
+comment on table symphony.payment_rail_in_flight is 'Leases in flight on rails with max_in_flight, so that a claim can count them without reading the queue.';
+comment on column symphony.payment_rail_in_flight.rail_type is 'The rail with max_in_flight.';
+comment on column symphony.payment_rail_in_flight.lease_token is 'The lease in flight.';
+comment on column symphony.payment_rail_in_flight.outbox_id is 'The row under that lease.';
 
--- Pending rows that were there although the ledger had ended their outbox: evidence of a bad restore or of a write past the functions.
+-- Pending rows whose outbox already had a terminal ledger row: evidence of a bad restore or of a write past the functions.
 create table symphony.payment_outbox_quarantine (
   quarantine_id       uuid                          not null,
   outbox_id           uuid                          not null,
@@ -349,7 +348,7 @@ create table symphony.payment_outbox_quarantine (
 );
 
 comment on table symphony.payment_outbox_quarantine is
-  'Pending rows whose outbox had ended in the ledger already, taken out of the queue by quarantine_outbox. Rows are only ever added.';
+  'Pending rows whose outbox already had a terminal ledger row, moved here by quarantine_outbox. Append-only.';
 comment on column symphony.payment_outbox_quarantine.quarantine_id is 'UUIDv7 of this row.';
 comment on column symphony.payment_outbox_quarantine.outbox_id is 'The outbox.';
 comment on column symphony.payment_outbox_quarantine.instruction_id is 'Its instruction, as the pending row had it.';

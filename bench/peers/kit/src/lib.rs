@@ -14,7 +14,7 @@ pub use args::{Aim, Args, Settings};
 pub use payload::Payload;
 pub use seen::Seen;
 
-/// Whatever went wrong: a driver has nobody to recover for, it says so and ends.
+/// Any error: a driver prints it and ends.
 pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// A peer, as the runner sees it.

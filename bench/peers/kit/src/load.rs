@@ -43,7 +43,7 @@ pub(crate) async fn enqueue<P: Peer>(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// One client, so many a second. What a slow call has held up was due, and waited. Says of each call when it was due and when it had committed.
+/// One client at a fixed rate per second. A call that a slow one delayed counts from when it was due. Says of each call when it was due and when it had committed.
 async fn paced(client: &mut impl Client, rate: f64, duration: Duration) -> Result<()> {
     let begin = Instant::now();
     let mut count = 0_u32;

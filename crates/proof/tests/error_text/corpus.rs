@@ -1,9 +1,9 @@
-//! Nasty texts in files: each `<name>.txt` of the folder `corpus` is cleaned, and what is kept is what `<name>.kept` says.
+//! A corpus of difficult texts: each `<name>.txt` of the folder `corpus` must clean to `<name>.kept`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{cleaned_twice, is_sound, stage};
+use super::{cleaned_twice, database, is_sound};
 
 fn inputs() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/error_text/corpus");
@@ -14,8 +14,8 @@ fn inputs() -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn of_every_text_of_the_corpus_is_kept_what_stands_beside_it() {
-    let (_database, client) = stage().await;
+async fn every_text_of_the_corpus_cleans_to_its_kept_file() {
+    let (_database, client) = database().await;
     let inputs = inputs();
     assert!(inputs.len() >= 20, "a corpus without texts tries nothing");
     let read = |path: &PathBuf| fs::read_to_string(path).ok();

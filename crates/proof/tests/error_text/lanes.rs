@@ -1,8 +1,8 @@
-//! What the lanes store of an error: what the function leaves, whichever way it comes.
+//! Each lane stores the cleaned error text, by every function that takes one.
 
 use tokio_postgres::Client;
 
-use super::stage;
+use super::database;
 
 const GIVEN: &str = "payee ann@example.org,\nDE89 3704 0044 0532 0130 00: token=abc123 is no good";
 const KEPT: &str = "payee [e-mail], [iban]: token=[hidden] is no good";
@@ -18,7 +18,7 @@ async fn leased(client: &Client, name: &str, rail: &str) -> (String, String) {
 
 #[tokio::test]
 async fn the_ledger_keeps_a_cleaned_error_and_the_code_as_it_is() {
-    let (_database, client) = stage().await;
+    let (_database, client) = database().await;
     for (rail, attempts) in [("patient", 20), ("impatient", 1)] {
         let set = "select symphony.register_payment_rail($1, jsonb_build_object('max_attempts', $2::int), 'a', 'a test')";
         client.execute(set, &[&rail, &attempts]).await.unwrap();
@@ -47,7 +47,7 @@ async fn the_ledger_keeps_a_cleaned_error_and_the_code_as_it_is() {
 
 #[tokio::test]
 async fn an_event_keeps_a_cleaned_error() {
-    let (_database, client) = stage().await;
+    let (_database, client) = database().await;
     client.batch_execute("select m10_recovery.publish_outbox('order', 'o', 'paid', '{}')").await.unwrap();
     client.batch_execute("select * from m10_recovery.claim_outbox_events('w', 1)").await.unwrap();
     let fail = "select m10_recovery.complete_outbox_event(id, 'w', false, $1) from m10_recovery.outbox";
@@ -57,8 +57,8 @@ async fn an_event_keeps_a_cleaned_error() {
 }
 
 #[tokio::test]
-async fn an_entry_of_metadata_keeps_a_cleaned_error_and_a_cleaned_reason() {
-    let (_database, client) = stage().await;
+async fn a_metadata_entry_keeps_a_cleaned_error_and_a_cleaned_reason() {
+    let (_database, client) = database().await;
     let create = "select symphony.create_metadata_entry('customer', 'c-1', '{}')";
     let claim = "select id::text, claim_token::text from symphony.claim_metadata_batch('w', 1)";
     let fail = "select symphony.mark_metadata_failed($1::text::uuid, $2::text::uuid, $3)";
@@ -75,7 +75,7 @@ async fn an_entry_of_metadata_keeps_a_cleaned_error_and_a_cleaned_reason() {
 
 #[tokio::test]
 async fn no_setting_of_a_caller_changes_what_is_taken_away() {
-    let (_database, client) = stage().await;
+    let (_database, client) = database().await;
     // A backslash in a pattern would mean something else.
     let settings =
         "set standard_conforming_strings = off; set backslash_quote = on; set escape_string_warning = off";

@@ -1,8 +1,8 @@
-//! What is kept of errors that others wrote: nothing that names a person or opens a door, and never much.
+//! Error texts of external systems are stored without personal data and credentials, and cut to a maximum length.
 //!
-//! - `table`: texts and exactly what is kept of them, so that too much is seen as well as too little
-//! - `planting`: secrets at any place in any text, in every encoding that the function claims to know
-//! - `hostile`: texts made to take long
+//! - `examples`: texts and exactly what is kept of them, so that too much is seen as well as too little
+//! - `masking`: secrets at any place in any text, in every encoding that the function claims to know
+//! - `worst_case_time`: texts made to take long
 //! - `corpus`: nasty texts in files, one more for each that was found
 //! - `lanes`: what the lanes store
 #![expect(
@@ -13,16 +13,16 @@
 
 mod corpus;
 mod encoding;
-mod hostile;
+mod examples;
 mod lanes;
-mod planting;
+mod masking;
 mod secret;
-mod table;
+mod worst_case_time;
 
-use symphony_proof::kit::scratch::{Database, Server};
+use symphony_testkit::test_database::{Database, Server};
 use tokio_postgres::Client;
 
-async fn stage() -> (Database, Client) {
+async fn database() -> (Database, Client) {
     let database = Server::from_env().await.unwrap().database().await.unwrap();
     let client = database.connect().await.unwrap();
     (database, client)
@@ -43,7 +43,7 @@ async fn cleaned_twice(client: &Client, texts: &[String]) -> Vec<(Option<String>
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-/// What holds of whatever is kept: a line that is not too long, shows all it has, and stays as it is.
+/// Every cleaned text is one line, not too long, without invisible characters, and unchanged by cleaning it again.
 fn is_sound(kept: Option<&str>, again: Option<&str>) -> Result<(), String> {
     if again != kept {
         return Err(format!("cleaned once more it becomes {again:?}"));

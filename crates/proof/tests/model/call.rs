@@ -1,4 +1,4 @@
-//! One call on the database, with everything decided, and what it answered. Its words are what a failure is told in.
+//! One concrete call on the database and its answer; their `Display` is what a failing run prints.
 
 use std::fmt::{self, Display};
 
@@ -10,7 +10,7 @@ pub(crate) type Refusal = &'static str;
 /// How many rails are registered; the next number names one that is not.
 pub(crate) const RAILS: usize = 3;
 
-/// What is enqueued. Two with the same key are one payment, or a conflict if they differ.
+/// The arguments of an enqueue. Two with the same key are one payment, or a conflict if they differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Instruction {
     pub(crate) key: usize,
@@ -21,17 +21,17 @@ pub(crate) struct Instruction {
     pub(crate) malformed: bool,
 }
 
-/// An outbox, and the lease whose token is shown for it; none is a token that was never granted.
+/// An outbox and the lease whose token a call passes; `None` is a token that was never granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Hold {
+pub(crate) struct LeaseRef {
     pub(crate) outbox: OutboxNo,
     pub(crate) lease: Option<LeaseNo>,
 }
 
-/// How a worker says that an attempt ended.
+/// The outcome of an attempt, as a worker reports it.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
-    pub(crate) hold: Hold,
+    pub(crate) hold: LeaseRef,
     pub(crate) state: &'static str,
     pub(crate) error_code: Option<&'static str>,
     pub(crate) delay_seconds: Option<i32>,
@@ -48,7 +48,7 @@ impl Outcome {
         self.delay_seconds.is_none_or(|delay| delay >= 0)
     }
 
-    /// Tells the outcomes of a batch apart in the ledger.
+    /// A reference that distinguishes the outcomes of a batch in the ledger.
     pub(crate) fn reference(&self, place: usize) -> String {
         format!("reference-{}-{place}", self.hold.outbox)
     }
@@ -64,7 +64,7 @@ impl Outcome {
     }
 }
 
-/// Which of two functions is called: the one for one, or the one for many.
+/// Which of two functions is called: the single one or the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Single,
@@ -93,12 +93,12 @@ pub(crate) enum Call {
     },
     Renew {
         worker: String,
-        holds: Vec<Hold>,
+        leases: Vec<LeaseRef>,
         seconds: i32,
     },
     Release {
         worker: String,
-        holds: Vec<Hold>,
+        leases: Vec<LeaseRef>,
         delay_seconds: Option<i32>,
     },
     Repair {
@@ -110,31 +110,31 @@ pub(crate) enum Call {
     SetRail(usize, Policy),
     Pause(usize),
     Resume(usize),
-    /// The owner lets a lease run out.
+    /// The owner lets a lease expire.
     Expire(OutboxNo),
-    /// The owner lets a row be due now.
+    /// The owner makes a row due.
     MakeDue(OutboxNo),
-    /// The owner lets the cache of attempts count one too many.
+    /// The owner raises attempt_count by one too many.
     Miscount(OutboxNo),
 }
 
 impl Call {
-    /// The leases that are shown, with the worker that shows them.
-    pub(crate) fn shown(&self) -> Vec<(&Hold, &str)> {
+    /// The leases that the call passes, with its worker.
+    pub(crate) fn shown(&self) -> Vec<(&LeaseRef, &str)> {
         match self {
             Self::Complete { worker, outcomes, .. } => {
                 let sound = |outcome: &&Outcome| outcome.attempt_state().is_some() && outcome.argument_in_range();
                 outcomes.iter().filter(sound).map(|outcome| (&outcome.hold, worker.as_str())).collect()
             }
-            Self::Renew { worker, holds, .. } | Self::Release { worker, holds, .. } => {
-                holds.iter().map(|hold| (hold, worker.as_str())).collect()
+            Self::Renew { worker, leases, .. } | Self::Release { worker, leases, .. } => {
+                leases.iter().map(|hold| (hold, worker.as_str())).collect()
             }
             _ => Vec::new(),
         }
     }
 }
 
-/// What an enqueue or a redrive said of one instruction.
+/// The result of an enqueue or a redrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Enqueued {
     pub(crate) outbox: OutboxNo,
@@ -143,7 +143,7 @@ pub(crate) struct Enqueued {
     pub(crate) replayed: bool,
 }
 
-/// What a claim said of one row.
+/// The result of a claim for one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leased {
     pub(crate) outbox: OutboxNo,
@@ -156,14 +156,14 @@ pub(crate) struct Leased {
     pub(crate) identity: [String; 5],
 }
 
-/// What a completion or a repair said of one row.
+/// The result of a completion or a repair for one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Completed {
     pub(crate) outbox: OutboxNo,
     pub(crate) attempt_no: i32,
     pub(crate) state: AttemptState,
     pub(crate) next_attempt_at: Option<Micros>,
-    /// The worker that held the lease.
+    /// The worker that had the lease.
     pub(crate) worker: String,
 }
 
@@ -178,7 +178,7 @@ pub(crate) enum Answer {
     Renewed(Vec<Option<Micros>>),
     Released(Vec<bool>),
     Repaired(Vec<Completed>),
-    /// The owner moved a time to this one.
+    /// The owner set a timestamp to this one.
     Moved(Micros),
 }
 
@@ -199,7 +199,7 @@ impl Display for Instruction {
     }
 }
 
-impl Display for Hold {
+impl Display for LeaseRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.lease {
             Some(lease) => write!(f, "outbox {} with the token of lease {lease}", self.outbox),
@@ -247,12 +247,12 @@ impl Display for Call {
             Self::Complete { form: Form::Batch, worker, outcomes } => {
                 write!(f, "completes a batch, for {worker}: {}", list(outcomes))
             }
-            Self::Renew { worker, holds, seconds } => {
-                write!(f, "renews, for {worker}, for {seconds} s: {}", list(holds))
+            Self::Renew { worker, leases, seconds } => {
+                write!(f, "renews, for {worker}, for {seconds} s: {}", list(leases))
             }
-            Self::Release { worker, holds, delay_seconds } => {
+            Self::Release { worker, leases, delay_seconds } => {
                 let delay = delay_seconds.map_or(String::new(), |delay| format!(", not due for {delay} s"));
-                write!(f, "gives back, for {worker}{delay}: {}", list(holds))
+                write!(f, "gives back, for {worker}{delay}: {}", list(leases))
             }
             Self::Repair { worker, batch } => write!(f, "repairs up to {batch} for {worker}"),
             Self::Redrive(outbox) => write!(f, "redrives outbox {outbox}"),

@@ -1,5 +1,5 @@
-//! The rules of claim and repair. They say which rows may be handed out and which may be passed over; among rows that
-//! stand at the same place in the order, the database is free to choose.
+//! The rules of claim and repair: which rows a claim may return and which it may skip. Among rows with the same
+//! position in the claim order the database may choose.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,14 @@ pub(crate) struct Claim<'a> {
     pub(crate) batch: i32,
     pub(crate) lease_seconds: i32,
     pub(crate) now: Micros,
-    /// Rows that another transaction has locked: they are passed by.
+    /// Rows that another transaction has locked: SKIP LOCKED skips them.
     pub(crate) locked: &'a BTreeSet<OutboxNo>,
     /// Rows that were gone from the queue afterwards.
     pub(crate) gone: &'a BTreeSet<OutboxNo>,
 }
 
 impl State {
-    /// Due, without a live lease, on a rail that hands out work, and not behind an earlier sibling where order counts.
+    /// Due, without a live lease, on a rail that is not paused, and on an ordered rail the head-of-line.
     fn claimable(&self, outbox: &Outbox, now: Micros) -> bool {
         let Some(pending) = &outbox.pending else { return false };
         let rail = &self.rails[&outbox.what.rail];
@@ -30,7 +30,7 @@ impl State {
     }
 
     /// How many more leases a rail may have.
-    fn room(&self, rail: usize, now: Micros) -> usize {
+    fn free_capacity(&self, rail: usize, now: Micros) -> usize {
         let in_flight = |outbox: &&Outbox| outbox.what.rail == rail && outbox.live_lease(now).is_some();
         let live = self.outboxes.values().filter(in_flight).count();
         let cap = self.rails[&rail].max_in_flight.map_or(usize::MAX, |cap| usize::try_from(cap).unwrap_or(0));
@@ -38,27 +38,28 @@ impl State {
     }
 
     /// Whether the next expiry of this row ends it.
-    fn at_ceiling(&self, outbox: &Outbox) -> bool {
+    fn at_max_attempts(&self, outbox: &Outbox) -> bool {
         let next = outbox.attempts.last().map_or(0, |last| last.no) + 1;
         next >= self.rails[&outbox.what.rail].max_attempts
     }
 
-    /// Judges what a claim answered, and does the same to this state.
+    /// Checks the answer of a claim and applies it to this state.
     pub(crate) fn claim(&mut self, claim: &Claim<'_>, answer: &[Leased]) -> Result<(), String> {
         let now = claim.now;
         let before = self.clone();
         let candidates: BTreeMap<OutboxNo, &Outbox> =
             before.pending().filter(|(_, outbox)| before.claimable(outbox, now)).collect();
-        let room: BTreeMap<_, _> = before.rails.keys().map(|&rail| (rail, before.room(rail, now))).collect();
+        let room: BTreeMap<_, _> =
+            before.rails.keys().map(|&rail| (rail, before.free_capacity(rail, now))).collect();
 
-        // An expired lease at the ceiling ends its row instead of being granted anew.
+        // An expired lease at max_attempts ends its row instead of being granted again.
         let mut ended: Vec<_> = claim.gone.iter().copied().collect();
         ended.sort_by_key(|no| self.outboxes[no].sequence);
         for &no in &ended {
             let outbox = &self.outboxes[&no];
             let may_end = self.claimable(outbox, now)
                 && outbox.expired_lease(now).is_some()
-                && self.at_ceiling(outbox)
+                && self.at_max_attempts(outbox)
                 && room[&outbox.what.rail] > 0
                 && !claim.locked.contains(&no);
             if !may_end {
@@ -92,7 +93,7 @@ impl State {
                 return Err("the rows are not in the order of next_attempt_at, created_at".to_owned());
             }
         }
-        // A claim that other transactions get in the way of may find less; it comes again.
+        // A claim may find fewer rows while other transactions hold locks.
         if candidates.keys().any(|no| claim.locked.contains(no)) {
             return Ok(());
         }
@@ -110,7 +111,7 @@ impl State {
         Ok(())
     }
 
-    /// Grants the leases of a claim, and compares what was said of each row.
+    /// Grants the leases of a claim, and compares each returned row.
     fn lease(&mut self, claim: &Claim<'_>, answer: &[Leased]) -> Result<(), String> {
         let expires_at = claim.now + i64::from(claim.lease_seconds) * SECOND;
         for row in answer {
@@ -144,7 +145,7 @@ impl State {
         Ok(())
     }
 
-    /// Judges what a repair answered, and does the same to this state.
+    /// Checks the answer of a repair and applies it to this state.
     pub(crate) fn repair(
         &mut self,
         batch: i32,
@@ -152,7 +153,7 @@ impl State {
         locked: &BTreeSet<OutboxNo>,
         answer: &[Completed],
     ) -> Result<(), String> {
-        // A transaction that began before a row was due does not look at it.
+        // A transaction that began before a row was due does not see it as due.
         let due = |outbox: &Outbox| outbox.pending.as_ref().is_some_and(|pending| pending.next_attempt_at <= now);
         let expired: BTreeSet<_> = self
             .pending()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio_postgres::Row;
 
-use super::names::Names;
+use super::id_map::IdMap;
 use super::reference::{Lease, Micros, Outbox, OutboxNo, State};
 use super::sessions::Caller;
 
@@ -18,12 +18,12 @@ pub(crate) struct Queued {
     attempt_count: i32,
     next_attempt_at: Micros,
     lease: Option<Lease>,
-    /// Parked, and nobody is before it who could put it back.
+    /// Parked without an earlier row that could unpark it.
     stranded: bool,
 }
 
 /// Reads the queue.
-pub(crate) async fn read(caller: &mut Caller, names: &mut Names) -> BTreeMap<OutboxNo, Queued> {
+pub(crate) async fn read(caller: &mut Caller, id_map: &mut IdMap) -> BTreeMap<OutboxNo, Queued> {
     let sql = "select p.outbox_id::text, p.instruction_id, p.participant_id, p.idempotency_key, p.rail_type,
                       p.payload::text, p.sequence_id, p.redrive_of::text, micros(p.created_at), p.attempt_count,
                       micros(p.next_attempt_at), p.lease_token::text, p.claimed_by, micros(p.claimed_at),
@@ -36,12 +36,12 @@ pub(crate) async fn read(caller: &mut Caller, names: &mut Names) -> BTreeMap<Out
                from symphony.payment_outbox_pending p
                order by p.outbox_id";
     let rows = caller.rows(sql, &[]).await.unwrap();
-    rows.iter().map(|row| (names.outbox(row.get(0)), queued(row, names))).collect()
+    rows.iter().map(|row| (id_map.outbox(row.get(0)), queued(row, id_map))).collect()
 }
 
-fn queued(row: &Row, names: &mut Names) -> Queued {
+fn queued(row: &Row, id_map: &mut IdMap) -> Queued {
     let lease = row.get::<_, Option<String>>(11).map(|token| Lease {
-        no: names.lease(token),
+        no: id_map.lease(token),
         worker: row.get(12),
         claimed_at: row.get(13),
         expires_at: row.get(14),
@@ -49,7 +49,7 @@ fn queued(row: &Row, names: &mut Names) -> Queued {
     Queued {
         identity: [1, 2, 3, 4, 5].map(|column| row.get(column)),
         sequence: row.get(6),
-        redrive_of: row.get::<_, Option<String>>(7).map(|id| names.outbox(id)),
+        redrive_of: row.get::<_, Option<String>>(7).map(|id| id_map.outbox(id)),
         created_at: row.get(8),
         attempt_count: row.get(9),
         next_attempt_at: row.get(10),
@@ -60,7 +60,11 @@ fn queued(row: &Row, names: &mut Names) -> Queued {
 
 /// Compares. A row that has just become the head of its stream may be due from that moment on or from before, as it was
 /// parked or not: the model takes over which.
-pub(crate) fn compare(state: &mut State, queue: &BTreeMap<OutboxNo, Queued>, names: &Names) -> Result<(), String> {
+pub(crate) fn compare(
+    state: &mut State,
+    queue: &BTreeMap<OutboxNo, Queued>,
+    id_map: &IdMap,
+) -> Result<(), String> {
     for (no, row) in queue {
         let Some(pending) = state.pending_mut(*no) else {
             return Err(format!("outbox {no} is in the queue and should not be: {row:?}"));
@@ -70,7 +74,7 @@ pub(crate) fn compare(state: &mut State, queue: &BTreeMap<OutboxNo, Queued>, nam
         }
     }
     for (no, outbox) in state.pending() {
-        let Some(expected) = expected(outbox, names) else { continue };
+        let Some(expected) = expected(outbox, id_map) else { continue };
         match queue.get(&no) {
             None => return Err(format!("outbox {no} is not in the queue; expected {expected:?}")),
             Some(row) if *row != expected => {
@@ -82,10 +86,10 @@ pub(crate) fn compare(state: &mut State, queue: &BTreeMap<OutboxNo, Queued>, nam
     Ok(())
 }
 
-fn expected(outbox: &Outbox, names: &Names) -> Option<Queued> {
+fn expected(outbox: &Outbox, id_map: &IdMap) -> Option<Queued> {
     let pending = outbox.pending.as_ref()?;
     Some(Queued {
-        identity: names.identity(&outbox.what),
+        identity: id_map.identity(&outbox.what),
         sequence: outbox.sequence,
         redrive_of: outbox.redrive_of,
         created_at: outbox.created_at,

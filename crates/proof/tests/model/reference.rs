@@ -6,13 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::call::{Completed, Enqueued, Hold, Instruction, Outcome, Refusal};
+use super::call::{Completed, Enqueued, Instruction, LeaseRef, Outcome, Refusal};
 
 /// Microseconds since 1970, by the database's clock.
 pub(crate) type Micros = i64;
 pub(crate) const SECOND: Micros = 1_000_000;
 
-/// Numbers in the order in which the database first spoke of a thing.
+/// Numbers in the order in which the database first returned an id.
 pub(crate) type OutboxNo = usize;
 pub(crate) type LeaseNo = usize;
 
@@ -27,7 +27,7 @@ pub(crate) struct Policy {
     pub(crate) paused: bool,
 }
 
-/// How an attempt ended.
+/// The state of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptState {
     Dispatched,
@@ -64,7 +64,7 @@ pub(crate) struct Attempt {
     pub(crate) completed_at: Micros,
 }
 
-/// The right of one worker to dispatch one row until a time.
+/// The lease of one worker on one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub(crate) no: LeaseNo,
@@ -101,7 +101,7 @@ impl Outbox {
         self.attempts.last().map(|attempt| attempt.state).filter(|state| state.terminal())
     }
 
-    /// Nobody knows whether the last attempt paid.
+    /// Whether the outcome of the last attempt is unknown.
     pub(crate) fn outcome_unknown(&self) -> bool {
         self.attempts.last().is_some_and(|attempt| is_unknown(attempt.error_code.as_deref()))
     }
@@ -140,7 +140,7 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// The end of a lease that ran out.
+    /// The end of an expired lease.
     pub(crate) fn expiry(outbox: OutboxNo, delay_seconds: Option<i32>) -> Self {
         Self {
             outbox,
@@ -152,7 +152,7 @@ impl Ending {
     }
 }
 
-/// Everything that is true of the lane at one time.
+/// The state of the lane at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) rails: BTreeMap<usize, Policy>,
@@ -239,13 +239,13 @@ impl State {
         self.outboxes.insert(no, outbox);
     }
 
-    /// Whether a worker may act on a row with this token.
-    pub(crate) fn holds(&self, hold: &Hold, worker: &str, now: Micros) -> bool {
+    /// Whether a worker has a row under this token.
+    pub(crate) fn holds(&self, hold: &LeaseRef, worker: &str, now: Micros) -> bool {
         let lease = self.outboxes.get(&hold.outbox).and_then(|outbox| outbox.live_lease(now));
         lease.is_some_and(|lease| hold.lease == Some(lease.no) && lease.worker == worker)
     }
 
-    /// Records the outcomes that may be recorded, and says of the others why not.
+    /// Records the valid outcomes and returns a refusal for the others.
     pub(crate) fn complete(
         &mut self,
         outcomes: &[Outcome],
@@ -291,13 +291,13 @@ impl State {
             let again_at = match (state, ending.delay_seconds) {
                 (AttemptState::Dispatched | AttemptState::Failed, _) => None,
                 (_, Some(delay)) => Some(now + i64::from(delay) * SECOND),
-                // Taken over: it is claimed in the same breath.
+                // Taken over: the same call claims it again.
                 (AttemptState::ZombieRequeue, None) => Some(pending.next_attempt_at),
                 (AttemptState::Retryable, None) => {
                     Some(now + backoff.min(i64::from(policy.backoff_cap_seconds)) * SECOND)
                 }
             };
-            // An open question stays one, also at the ceiling.
+            // An unknown outcome stays unknown, also at max_attempts.
             let error_code = if exhausted && !is_unknown(ending.error_code.as_deref()) {
                 Some("RETRIES_EXHAUSTED".to_owned())
             } else {
@@ -350,27 +350,33 @@ impl State {
         }
     }
 
-    /// Makes leases longer; says until when, or nothing where the lease is lost. Each token speaks for itself.
+    /// Renews leases; returns the new expiry, or `None` for a lost lease. Each token is checked alone.
     pub(crate) fn renew(
         &mut self,
-        holds: &[Hold],
+        leases: &[LeaseRef],
         worker: &str,
         seconds: i32,
         now: Micros,
     ) -> Vec<Option<Micros>> {
-        let renew = |hold: &Hold| {
+        let renew = |hold: &LeaseRef| {
             let held = self.holds(hold, worker, now);
             let lease = self.lease_mut(hold.outbox).filter(|_| held)?;
             lease.expires_at = lease.expires_at.max(now + i64::from(seconds) * SECOND);
             Some(lease.expires_at)
         };
-        holds.iter().map(renew).collect()
+        leases.iter().map(renew).collect()
     }
 
-    /// Gives leases back; says which.
-    pub(crate) fn release(&mut self, holds: &[Hold], worker: &str, delay: Option<i32>, now: Micros) -> Vec<bool> {
-        let held: Vec<_> = holds.iter().map(|hold| self.holds(hold, worker, now)).collect();
-        for (hold, _) in holds.iter().zip(&held).filter(|(_, held)| **held) {
+    /// Releases leases; returns which.
+    pub(crate) fn release(
+        &mut self,
+        leases: &[LeaseRef],
+        worker: &str,
+        delay: Option<i32>,
+        now: Micros,
+    ) -> Vec<bool> {
+        let held: Vec<_> = leases.iter().map(|hold| self.holds(hold, worker, now)).collect();
+        for (hold, _) in leases.iter().zip(&held).filter(|(_, held)| **held) {
             let Some(pending) = self.pending_mut(hold.outbox) else { continue };
             pending.lease = None;
             if let Some(delay) = delay {
@@ -381,7 +387,7 @@ impl State {
         held
     }
 
-    /// Tries a terminal failure again, as the outbox `fresh`.
+    /// Redrives a terminal failure as the outbox `fresh`.
     pub(crate) fn redrive(&mut self, no: OutboxNo, now: Micros, fresh: OutboxNo) -> Result<Enqueued, Refusal> {
         let failure = self.failure(no)?;
         let resolution = failure.resolutions.last().copied();
@@ -398,7 +404,7 @@ impl State {
         Ok(Enqueued { outbox: fresh, sequence, created_at: now, replayed: false })
     }
 
-    /// Records what a person found out.
+    /// Records the resolution of an operator.
     pub(crate) fn resolve(&mut self, no: OutboxNo, resolution: &'static str) -> Result<(), Refusal> {
         let failure = self.failure(no)?;
         let corrected = (failure.resolutions.last().copied(), resolution) == (Some("NOT_PAID"), "PAID");
@@ -412,7 +418,7 @@ impl State {
         Ok(())
     }
 
-    /// The terminal failure that a person may act on: the newest of its key.
+    /// The terminal failure that an operator may act on: the newest of its key.
     fn failure(&self, no: OutboxNo) -> Result<&Outbox, Refusal> {
         let outbox = self.outboxes.get(&no).ok_or("P7005")?;
         let open = outbox.ended_as() == Some(AttemptState::Failed) && outbox.redriven_as.is_none();

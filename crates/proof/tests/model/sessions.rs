@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use symphony_proof::kit::scratch::Database;
+use symphony_testkit::test_database::Database;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
 use super::call::{Answer, Call, Completed, Enqueued, Form, Instruction, Leased, RAILS};
-use super::names::Names;
+use super::id_map::IdMap;
 use super::reference::{AttemptState, Micros, Policy};
 use super::transactions::SESSIONS;
 
@@ -16,8 +16,8 @@ use super::transactions::SESSIONS;
 pub(crate) struct Sessions {
     callers: Vec<Caller>,
     owner: Caller,
-    names: Names,
-    /// Held for as long as somebody is connected to it.
+    id_map: IdMap,
+    /// Kept until the connections are closed.
     _database: Database,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Caller {
 impl Caller {
     async fn connect(database: &Database) -> Self {
         let client = database.connect().await.unwrap();
-        // A call that waits was not expected to: it is refused, and the model says something else.
+        // No call is expected to wait: a lock timeout turns a wait into a difference.
         client.batch_execute("set lock_timeout = '10s'").await.unwrap();
         Self { client, prepared: HashMap::new() }
     }
@@ -63,40 +63,40 @@ impl Sessions {
         for _ in 0..SESSIONS {
             callers.push(Caller::connect(&database).await);
         }
-        Self { callers, owner, names: Names::default(), _database: database }
+        Self { callers, owner, id_map: IdMap::default(), _database: database }
     }
 
-    /// Starts a sequence: an empty queue, new names, and these rails.
+    /// Starts a sequence: an empty queue, new id_map, and these rails.
     pub(crate) async fn start(&mut self, sequence: usize, rails: &[Policy]) {
         for caller in &mut self.callers {
             caller.client.batch_execute("rollback").await.unwrap();
         }
-        self.names = Names::of(sequence);
-        symphony_proof::kit::crowd::clear_pending(&self.owner.client).await.unwrap();
+        self.id_map = IdMap::of(sequence);
+        symphony_testkit::bulk_rows::clear_pending(&self.owner.client).await.unwrap();
         for (no, policy) in rails.iter().enumerate() {
             let register = "select symphony.register_payment_rail($1, '{}', 'model', 'a test')
                             where not exists (select from symphony.payment_rail_policies where rail_type = $1)";
-            self.owner.client.execute(register, &[&Names::rail(no)]).await.unwrap();
+            self.owner.client.execute(register, &[&IdMap::rail(no)]).await.unwrap();
             self.make(0, &Call::SetRail(no, policy.clone())).await.1.unwrap();
             self.make(0, &Call::Resume(no)).await.1.unwrap();
         }
     }
 
-    pub(crate) fn names(&self) -> &Names {
-        &self.names
+    pub(crate) fn id_map(&self) -> &IdMap {
+        &self.id_map
     }
 
-    /// A session's connection, to look at what it sees.
-    pub(crate) fn look(&mut self, session: usize) -> (&mut Caller, &mut Names) {
-        (&mut self.callers[session], &mut self.names)
+    /// A session's connection, to read what it sees.
+    pub(crate) fn look(&mut self, session: usize) -> (&mut Caller, &mut IdMap) {
+        (&mut self.callers[session], &mut self.id_map)
     }
 
     /// The owner's connection, which sees what is committed.
-    pub(crate) fn owner(&mut self) -> (&mut Caller, &mut Names) {
-        (&mut self.owner, &mut self.names)
+    pub(crate) fn owner(&mut self) -> (&mut Caller, &mut IdMap) {
+        (&mut self.owner, &mut self.id_map)
     }
 
-    /// Makes a call. Says when the transaction was, if it answered, and what it answered or why it refused.
+    /// Makes a call. Returns the time of the transaction if it answered, and the answer or the SQLSTATE.
     pub(crate) async fn make(&mut self, session: usize, call: &Call) -> (Option<Micros>, Result<Answer, String>) {
         let made = self.try_make(session, call).await;
         match made {
@@ -106,7 +106,7 @@ impl Sessions {
     }
 
     async fn try_make(&mut self, session: usize, call: &Call) -> Result<(Option<Micros>, Answer), String> {
-        let Self { callers, names, .. } = self;
+        let Self { callers, id_map, .. } = self;
         let caller = &mut callers[session];
         let done = |rows: Vec<Row>| (time(&rows), Answer::Done);
         match call {
@@ -117,7 +117,7 @@ impl Sessions {
             Call::Commit => caller.rows("commit", &[]).await.map(done),
             Call::RollBack => caller.rows("rollback", &[]).await.map(done),
             Call::Enqueue { form, given } => {
-                let columns: [Vec<String>; 5] = columns(names, given);
+                let columns: [Vec<String>; 5] = columns(id_map, given);
                 let [instructions, participants, keys, rails, payloads] = &columns;
                 let rows = match form {
                     Form::Single => {
@@ -135,7 +135,7 @@ impl Sessions {
                         caller.rows(sql, &[instructions, participants, keys, rails, payloads]).await?
                     }
                 };
-                let answers = rows.iter().map(|row| enqueued(row, names)).collect();
+                let answers = rows.iter().map(|row| enqueued(row, id_map)).collect();
                 Ok((time(&rows), Answer::Enqueued(answers)))
             }
             Call::Claim { worker, batch, lease_seconds } => {
@@ -146,12 +146,12 @@ impl Sessions {
                            left join lateral symphony.claim_outbox_batch($1, $2, $3) with ordinality c on true
                            order by c.ordinality";
                 let rows = caller.rows(sql, &[batch, worker, lease_seconds]).await?;
-                let leased = rows.iter().filter_map(|row| leased(row, names)).collect();
+                let leased = rows.iter().filter_map(|row| leased(row, id_map)).collect();
                 Ok((time(&rows), Answer::Leased(leased)))
             }
             Call::Complete { form, worker, outcomes } => {
-                let holds: Vec<_> = outcomes.iter().map(|outcome| outcome.hold.clone()).collect();
-                let (ids, tokens) = names.ids(&holds);
+                let leases: Vec<_> = outcomes.iter().map(|outcome| outcome.hold.clone()).collect();
+                let (ids, tokens) = id_map.ids(&leases);
                 let states: Vec<_> = outcomes.iter().map(|outcome| outcome.state).collect();
                 let references: Vec<_> =
                     outcomes.iter().enumerate().map(|(place, outcome)| outcome.reference(place)).collect();
@@ -179,18 +179,18 @@ impl Sessions {
                         caller.rows(sql, &[&ids, &tokens, worker, &states, &references, &codes, &delays]).await?
                     }
                 };
-                let answers = rows.iter().map(|row| completed(row, names, worker)).collect();
+                let answers = rows.iter().map(|row| completed(row, id_map, worker)).collect();
                 Ok((time(&rows), Answer::Completed(answers)))
             }
-            Call::Renew { worker, holds, seconds } => {
-                let (ids, tokens) = names.ids(holds);
+            Call::Renew { worker, leases, seconds } => {
+                let (ids, tokens) = id_map.ids(leases);
                 let sql = "select micros(now()), micros(lease_expires_at)
                            from symphony.renew_outbox_leases($1::text[]::uuid[], $2::text[]::uuid[], $3, $4)";
                 let rows = caller.rows(sql, &[&ids, &tokens, worker, seconds]).await?;
                 Ok((time(&rows), Answer::Renewed(rows.iter().map(|row| row.get(1)).collect())))
             }
-            Call::Release { worker, holds, delay_seconds } => {
-                let (ids, tokens) = names.ids(holds);
+            Call::Release { worker, leases, delay_seconds } => {
+                let (ids, tokens) = id_map.ids(leases);
                 let sql = "select micros(now()), released
                            from symphony.release_outbox_leases($1::text[]::uuid[], $2::text[]::uuid[], $3, $4)";
                 let rows = caller.rows(sql, &[&ids, &tokens, worker, delay_seconds]).await?;
@@ -203,54 +203,54 @@ impl Sessions {
                            left join lateral symphony.repair_expired_leases($1, $2) r on true";
                 let rows = caller.rows(sql, &[batch, worker]).await?;
                 let repaired = rows.iter().filter(|row| row.get::<_, Option<String>>(1).is_some());
-                let repaired = repaired.filter_map(|row| completed(row, names, &row.get::<_, String>(6)).ok());
+                let repaired = repaired.filter_map(|row| completed(row, id_map, &row.get::<_, String>(6)).ok());
                 Ok((time(&rows), Answer::Repaired(repaired.collect())))
             }
             Call::Redrive(no) => {
                 let sql = "select micros(now()), outbox_id::text, sequence_id, micros(created_at), false
                            from symphony.redrive_payment_outbox($1::text::uuid, 'an operator', 'a reason')";
-                let rows = caller.rows(sql, &[names.outbox_id(*no)]).await?;
-                let answers = rows.iter().map(|row| enqueued(row, names)).collect();
+                let rows = caller.rows(sql, &[id_map.outbox_id(*no)]).await?;
+                let answers = rows.iter().map(|row| enqueued(row, id_map)).collect();
                 Ok((time(&rows), Answer::Enqueued(answers)))
             }
             Call::Resolve(no, resolution) => {
                 let sql = "select micros(now())
                            from symphony.resolve_payment_outbox($1::text::uuid, $2, 'an operator', 'a reason')";
-                caller.rows(sql, &[names.outbox_id(*no), resolution]).await.map(done)
+                caller.rows(sql, &[id_map.outbox_id(*no), resolution]).await.map(done)
             }
             Call::SetRail(no, policy) => {
                 let sql = "select micros(now())
                            from symphony.set_payment_rail($1, $2::text::jsonb, 'an operator', 'a reason')";
-                caller.rows(sql, &[&Names::rail(*no), &json(policy)]).await.map(done)
+                caller.rows(sql, &[&IdMap::rail(*no), &json(policy)]).await.map(done)
             }
             Call::Pause(no) => {
                 let sql = "select micros(now()) from symphony.pause_payment_rail($1, 'an operator', 'a reason')";
-                caller.rows(sql, &[&Names::rail(*no)]).await.map(done)
+                caller.rows(sql, &[&IdMap::rail(*no)]).await.map(done)
             }
             Call::Resume(no) => {
                 let sql = "select micros(now()) from symphony.resume_payment_rail($1, 'an operator', 'a reason')";
-                caller.rows(sql, &[&Names::rail(*no)]).await.map(done)
+                caller.rows(sql, &[&IdMap::rail(*no)]).await.map(done)
             }
             Call::Expire(no) => {
                 let sql = "update symphony.payment_outbox_pending set lease_expires_at = now() - interval '1 day'
                            where outbox_id = $1::text::uuid returning micros(now()), micros(lease_expires_at)";
-                moved(caller.rows(sql, &[names.outbox_id(*no)]).await?)
+                moved(caller.rows(sql, &[id_map.outbox_id(*no)]).await?)
             }
             Call::Miscount(no) => {
                 let sql = "update symphony.payment_outbox_pending set attempt_count = least(20, attempt_count + 1)
                            where outbox_id = $1::text::uuid returning micros(now()), micros(now())";
-                moved(caller.rows(sql, &[names.outbox_id(*no)]).await?)
+                moved(caller.rows(sql, &[id_map.outbox_id(*no)]).await?)
             }
             Call::MakeDue(no) => {
                 let sql = "update symphony.payment_outbox_pending set next_attempt_at = now()
                            where outbox_id = $1::text::uuid returning micros(now()), micros(next_attempt_at)";
-                moved(caller.rows(sql, &[names.outbox_id(*no)]).await?)
+                moved(caller.rows(sql, &[id_map.outbox_id(*no)]).await?)
             }
         }
     }
 }
 
-/// The time of the transaction, which every query tells first.
+/// The time of the transaction, the first column of every query.
 fn time(rows: &[Row]) -> Option<Micros> {
     rows.first().map(|row| row.get(0))
 }
@@ -262,12 +262,12 @@ fn moved(rows: Vec<Row>) -> Result<(Option<Micros>, Answer), String> {
     }
 }
 
-fn columns(names: &Names, given: &[Instruction]) -> [Vec<String>; 5] {
+fn columns(id_map: &IdMap, given: &[Instruction]) -> [Vec<String>; 5] {
     let mut columns: [Vec<String>; 5] = Default::default();
     for instruction in given {
-        let mut values = names.identity(instruction);
+        let mut values = id_map.identity(instruction);
         if instruction.rail >= RAILS {
-            values[3] = "a rail that nobody registered".to_owned();
+            values[3] = "an unregistered rail".to_owned();
         }
         if instruction.malformed {
             values[4] = "[]".to_owned();
@@ -279,19 +279,19 @@ fn columns(names: &Names, given: &[Instruction]) -> [Vec<String>; 5] {
     columns
 }
 
-fn enqueued(row: &Row, names: &mut Names) -> Enqueued {
+fn enqueued(row: &Row, id_map: &mut IdMap) -> Enqueued {
     Enqueued {
-        outbox: names.outbox(row.get(1)),
+        outbox: id_map.outbox(row.get(1)),
         sequence: row.get(2),
         created_at: row.get(3),
         replayed: row.get(4),
     }
 }
 
-fn leased(row: &Row, names: &mut Names) -> Option<Leased> {
+fn leased(row: &Row, id_map: &mut IdMap) -> Option<Leased> {
     Some(Leased {
-        outbox: names.outbox(row.get::<_, Option<String>>(1)?),
-        lease: names.lease(row.get(2)),
+        outbox: id_map.outbox(row.get::<_, Option<String>>(1)?),
+        lease: id_map.lease(row.get(2)),
         sequence: row.get(3),
         attempt_count: row.get(4),
         lease_expires_at: row.get(5),
@@ -300,13 +300,13 @@ fn leased(row: &Row, names: &mut Names) -> Option<Leased> {
     })
 }
 
-fn completed(row: &Row, names: &mut Names, worker: &str) -> Result<Completed, &'static str> {
+fn completed(row: &Row, id_map: &mut IdMap, worker: &str) -> Result<Completed, &'static str> {
     if let Some(refusal) = row.get::<_, Option<&str>>(5) {
         let known = ["P7001", "P7002", "P7003", "P7005"];
         return Err(known.into_iter().find(|code| *code == refusal).unwrap_or("no refusal that we know"));
     }
     Ok(Completed {
-        outbox: names.outbox(row.get(1)),
+        outbox: id_map.outbox(row.get(1)),
         attempt_no: row.get(2),
         state: attempt_state(row.get(3)),
         next_attempt_at: row.get(4),

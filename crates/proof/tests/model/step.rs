@@ -1,7 +1,7 @@
 //! What a generated sequence is made of.
 //!
-//! A step says "the third live lease" rather than its number, so that a sequence from which steps were taken away still
-//! means something: that is what lets a failure be shrunk to a few steps.
+//! A step says "the third live lease" rather than its number, so that a sequence without some of its steps is still
+//! valid. This lets proptest shrink a failure to a few steps.
 
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ pub(crate) struct Sequence {
     pub(crate) steps: Vec<(usize, Step)>,
 }
 
-/// One of several things, by its place among those there are when its turn comes.
+/// One of several rows, by its position when the step runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pick {
     pub(crate) place: usize,
@@ -26,16 +26,16 @@ pub(crate) struct Pick {
 
 /// What is enqueued.
 #[derive(Clone, Debug)]
-pub(crate) enum Order {
+pub(crate) enum EnqueueChoice {
     /// Under a key of its own.
     New { participant: usize, rail: usize, payload: usize },
-    /// What was sent before, once more, but for the twist.
-    Again { place: usize, twist: Twist },
+    /// An earlier instruction again, with a variation.
+    Again { place: usize, variation: Variation },
 }
 
 /// How something sent again differs from what was sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Twist {
+pub(crate) enum Variation {
     Same,
     Participant,
     Rail,
@@ -44,20 +44,20 @@ pub(crate) enum Twist {
     Malformed,
 }
 
-/// Which lease is shown, and how truly.
+/// Which lease a call passes, and whether its token and worker are right.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Show {
+pub(crate) struct LeaseChoice {
     pub(crate) lease: Pick,
     /// A token that was never granted.
     pub(crate) forged: bool,
-    /// By a worker that does not hold it.
+    /// By a worker without the lease.
     pub(crate) other_worker: bool,
 }
 
-/// What is said of an attempt.
+/// The reported outcome of an attempt.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Saying {
-    pub(crate) show: Show,
+pub(crate) struct OutcomeChoice {
+    pub(crate) show: LeaseChoice,
     pub(crate) state: &'static str,
     pub(crate) error_code: Option<&'static str>,
     pub(crate) delay_seconds: Option<i32>,
@@ -69,21 +69,21 @@ pub(crate) enum Step {
     Begin,
     Commit,
     RollBack,
-    Enqueue(Order),
-    EnqueueBatch(Vec<Order>),
+    Enqueue(EnqueueChoice),
+    EnqueueBatch(Vec<EnqueueChoice>),
     Claim {
         worker: usize,
         batch: i32,
         lease_seconds: i32,
     },
-    Complete(Saying),
-    CompleteBatch(Vec<Saying>),
+    Complete(OutcomeChoice),
+    CompleteBatch(Vec<OutcomeChoice>),
     Renew {
-        shows: Vec<Show>,
+        shows: Vec<LeaseChoice>,
         seconds: i32,
     },
     Release {
-        shows: Vec<Show>,
+        shows: Vec<LeaseChoice>,
         delay_seconds: Option<i32>,
     },
     Repair {
@@ -119,8 +119,8 @@ fn step() -> impl Strategy<Value = Step> {
         5 => prop::collection::vec(order(), 1..5).prop_map(Step::EnqueueBatch),
         20 => (0..2_usize, 1..5, seconds.clone())
             .prop_map(|(worker, batch, lease_seconds)| Step::Claim { worker, batch, lease_seconds }),
-        16 => saying().prop_map(Step::Complete),
-        8 => prop::collection::vec(saying(), 1..5).prop_map(Step::CompleteBatch),
+        16 => outcome_choice().prop_map(Step::Complete),
+        8 => prop::collection::vec(outcome_choice(), 1..5).prop_map(Step::CompleteBatch),
         3 => (prop::collection::vec(show(), 1..4), seconds).prop_map(|(shows, seconds)| Step::Renew { shows, seconds }),
         4 => (prop::collection::vec(show(), 1..4), prop::option::of(prop_oneof![Just(0), Just(900)]))
             .prop_map(|(shows, delay_seconds)| Step::Release { shows, delay_seconds }),
@@ -156,30 +156,30 @@ fn pick() -> impl Strategy<Value = Pick> {
     (0..64_usize, prop::bool::weighted(0.85)).prop_map(|(place, apt)| Pick { place, apt })
 }
 
-fn order() -> impl Strategy<Value = Order> {
+fn order() -> impl Strategy<Value = EnqueueChoice> {
     // One participant gets most of it, so that there is something to keep in order.
     let participant = prop_oneof![3 => Just(0_usize), 1 => Just(1_usize)];
-    let twist = prop_oneof![
-        10 => Just(Twist::Same),
-        1 => Just(Twist::Participant),
-        1 => Just(Twist::Rail),
-        1 => Just(Twist::Payload),
-        1 => Just(Twist::UnknownRail),
-        1 => Just(Twist::Malformed),
+    let variation = prop_oneof![
+        10 => Just(Variation::Same),
+        1 => Just(Variation::Participant),
+        1 => Just(Variation::Rail),
+        1 => Just(Variation::Payload),
+        1 => Just(Variation::UnknownRail),
+        1 => Just(Variation::Malformed),
     ];
     prop_oneof![
         4 => (participant, 0..RAILS, 0..3_usize)
-            .prop_map(|(participant, rail, payload)| Order::New { participant, rail, payload }),
-        2 => (0..64_usize, twist).prop_map(|(place, twist)| Order::Again { place, twist }),
+            .prop_map(|(participant, rail, payload)| EnqueueChoice::New { participant, rail, payload }),
+        2 => (0..64_usize, variation).prop_map(|(place, variation)| EnqueueChoice::Again { place, variation }),
     ]
 }
 
-fn show() -> impl Strategy<Value = Show> {
+fn show() -> impl Strategy<Value = LeaseChoice> {
     (pick(), prop::bool::weighted(0.08), prop::bool::weighted(0.08))
-        .prop_map(|(lease, forged, other_worker)| Show { lease, forged, other_worker })
+        .prop_map(|(lease, forged, other_worker)| LeaseChoice { lease, forged, other_worker })
 }
 
-fn saying() -> impl Strategy<Value = Saying> {
+fn outcome_choice() -> impl Strategy<Value = OutcomeChoice> {
     let state = prop_oneof![
         6 => Just("DISPATCHED"),
         5 => Just("FAILED"),
@@ -188,7 +188,7 @@ fn saying() -> impl Strategy<Value = Saying> {
     ];
     let code = prop::sample::select(vec![None, Some("REJECTED"), Some("OUTCOME_UNKNOWN")]);
     let delay = prop_oneof![8 => Just(None), 8 => Just(Some(0)), 4 => Just(Some(900)), 1 => Just(Some(-1))];
-    (show(), state, code, delay).prop_map(|(show, state, error_code, delay_seconds)| Saying {
+    (show(), state, code, delay).prop_map(|(show, state, error_code, delay_seconds)| OutcomeChoice {
         show,
         state,
         error_code,

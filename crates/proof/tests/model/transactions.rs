@@ -6,21 +6,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::call::{Call, Hold, Instruction};
+use super::call::{Call, Instruction, LeaseRef};
 use super::reference::{Micros, Outbox, OutboxNo, State};
 
 /// How many sessions there are. Any of them may make any call.
 pub(crate) const SESSIONS: usize = 3;
 
-/// What a transaction keeps others from.
+/// The locks of a transaction.
 #[derive(Clone, Debug, Default)]
 struct Locks {
     keys: BTreeSet<usize>,
     participants: BTreeSet<usize>,
     rows: BTreeSet<OutboxNo>,
-    /// Streams of ordered rails in which rows may have been parked or put back.
+    /// Streams of ordered rails in which rows may have been parked or unparked.
     streams: BTreeSet<(usize, usize)>,
-    /// A claim holds the seats of capped rails.
+    /// A claim holds the in-flight counters of limited rails.
     seats: bool,
     policy_shared: bool,
     policy_alone: bool,
@@ -142,13 +142,13 @@ impl Locks {
         self.rows.extend(changes.outboxes.keys());
     }
 
-    /// Whether these locks stop somebody else's call.
+    /// Whether these locks block a call of another session.
     fn stop(&self, call: &Call, seen: &State, now: Micros) -> bool {
         let row = |no: &OutboxNo| {
             let in_stream = seen.outboxes.get(no).is_some_and(|outbox| self.streams.contains(&outbox.stream()));
             self.rows.contains(no) || in_stream
         };
-        let any_row = |holds: &[Hold]| holds.iter().any(|hold| row(&hold.outbox));
+        let any_row = |leases: &[LeaseRef]| leases.iter().any(|hold| row(&hold.outbox));
         let key = |no: &OutboxNo| seen.outboxes.get(no).is_some_and(|o| self.keys.contains(&o.what.key));
         let participant =
             |no: &OutboxNo| seen.outboxes.get(no).is_some_and(|o| self.participants.contains(&o.what.participant));
@@ -163,10 +163,10 @@ impl Locks {
             Call::Complete { outcomes, .. } => {
                 self.policy_alone || outcomes.iter().any(|outcome| row(&outcome.hold.outbox))
             }
-            Call::Renew { holds, .. } | Call::Release { holds, .. } => any_row(holds),
+            Call::Renew { leases, .. } | Call::Release { leases, .. } => any_row(leases),
             Call::Redrive(no) => key(no) || participant(no),
             Call::Resolve(no, _) => key(no),
-            // What is parked is put back where a rail stops being ordered.
+            // Parked rows are unparked when a rail becomes unordered.
             Call::SetRail(..) => self.policy_shared || self.policy_alone || !self.streams.is_empty(),
             Call::Pause(_) | Call::Resume(_) => self.policy_shared || self.policy_alone,
             Call::Expire(no) | Call::MakeDue(no) | Call::Miscount(no) => row(no),
@@ -178,7 +178,7 @@ impl Locks {
         self.keys.contains(&given.key) || needs_number && self.participants.contains(&given.participant)
     }
 
-    /// Ending a lease that ran out puts back what is parked behind it.
+    /// Ending an expired lease unparks the rows behind it.
     fn stop_ending(&self, seen: &State, now: Micros) -> bool {
         seen.pending().any(|(_, o)| o.expired_lease(now).is_some() && self.streams.contains(&o.stream()))
     }

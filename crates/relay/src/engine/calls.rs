@@ -12,33 +12,38 @@ use crate::completion_batcher::PendingCompletion;
 use crate::fail_point::{self, Step};
 use crate::lane::{Claim, CompletionResult, Lane, LaneError, Repaired};
 
-type Answer<T> = Result<T, LaneError>;
-pub(super) type Jobs<L> = Answer<Claim<<L as Lane>::Job>>;
+type LaneResult<T> = Result<T, LaneError>;
+pub(super) type ClaimResult<L> = LaneResult<Claim<<L as Lane>::Job>>;
 pub(super) type LanePending<L> = PendingCompletion<<L as Lane>::Lease, <L as Lane>::Outcome>;
 
 /// The result of a call, with the context needed to handle it.
-pub(super) enum Report<L: Lane> {
-    /// A claim, and when it was sent. After a timeout it goes on in `late`.
-    Claimed { capacity: ClaimCapacity, sent: Instant, jobs: Jobs<L>, late: Option<JoinSet<Jobs<L>>> },
+pub(super) enum CallResult<L: Lane> {
+    /// A claim, and when it was sent. After a timeout it continues in `late`.
+    Claimed {
+        capacity: ClaimCapacity,
+        sent: Instant,
+        claim: ClaimResult<L>,
+        late: Option<JoinSet<ClaimResult<L>>>,
+    },
     /// A claim that returned after its timeout, and its rows.
     ClaimedLate { sent: Instant, claim: Claim<L::Job> },
     /// A completion.
-    Completed { batch: Vec<LanePending<L>>, results: Answer<Vec<CompletionResult>> },
+    Completed { batch: Vec<LanePending<L>>, results: LaneResult<Vec<CompletionResult>> },
     /// A renewal of the leases of these dispatches, and when it was sent.
-    Renewed { dispatches: Vec<Id>, sent: Instant, held: Answer<Vec<bool>> },
+    Renewed { dispatches: Vec<Id>, sent: Instant, held: LaneResult<Vec<bool>> },
     /// A release of leases that were not started.
-    Released { leases: Vec<(L::Lease, Instant)>, count: Answer<usize> },
+    Released { leases: Vec<(L::Lease, Instant)>, count: LaneResult<usize> },
     /// A repair.
-    Repaired(Answer<Repaired>),
+    Repaired(LaneResult<Repaired>),
     /// The time until the next scheduled row is due.
-    NextDue(Answer<Option<Duration>>),
+    NextDue(LaneResult<Option<Duration>>),
 }
 
 /// The calls in flight.
 pub(super) struct Calls<L: Lane> {
     lane: Arc<L>,
     limit: Duration,
-    tasks: JoinSet<Report<L>>,
+    tasks: JoinSet<CallResult<L>>,
 }
 
 impl<L: Lane> Calls<L> {
@@ -47,10 +52,10 @@ impl<L: Lane> Calls<L> {
     }
 
     /// Waits for a call to return; cancel-safe. Never returns while none is in flight.
-    pub(super) async fn returned(&mut self) -> Report<L> {
+    pub(super) async fn returned(&mut self) -> CallResult<L> {
         loop {
             match self.tasks.join_next().await {
-                Some(Ok(report)) => return report,
+                Some(Ok(result)) => return result,
                 // The lane runs in an inner task, so these tasks neither panic nor are cancelled.
                 Some(Err(_)) => {}
                 None => std::future::pending().await,
@@ -59,33 +64,34 @@ impl<L: Lane> Calls<L> {
     }
 
     /// A call that has returned already.
-    pub(super) fn ready(&mut self) -> Option<Report<L>> {
+    pub(super) fn ready(&mut self) -> Option<CallResult<L>> {
         self.tasks.try_join_next()?.ok()
     }
 
     pub(super) fn claim(&mut self, capacity: ClaimCapacity) {
-        let (lane, limit, sent, asked) = (Arc::clone(&self.lane), self.limit, Instant::now(), capacity.clone());
+        let (lane, limit, sent, requested) =
+            (Arc::clone(&self.lane), self.limit, Instant::now(), capacity.clone());
         self.tasks.spawn(async move {
             let mut task = JoinSet::new();
             task.spawn(async move {
                 fail_point::reach(Step::BeforeClaim);
-                let jobs = lane.claim(&asked).await;
+                let claim = lane.claim(&requested).await;
                 fail_point::reach(Step::AfterClaim);
-                jobs
+                claim
             });
             match timeout(limit, task.join_next()).await {
-                Ok(joined) => Report::Claimed { capacity, sent, jobs: flat(joined), late: None },
-                Err(_) => Report::Claimed { capacity, sent, jobs: Err(no_answer(limit)), late: Some(task) },
+                Ok(joined) => CallResult::Claimed { capacity, sent, claim: flatten(joined), late: None },
+                Err(_) => CallResult::Claimed { capacity, sent, claim: Err(no_answer(limit)), late: Some(task) },
             }
         });
     }
 
-    /// Keeps waiting for a claim that timed out, until its leases expire: its rows would stay leased for that long without a
-    /// dispatch, and lose an attempt.
-    pub(super) fn wait_for(&mut self, mut late: JoinSet<Jobs<L>>, sent: Instant, until: Instant) {
+    /// Keeps waiting for a claim that timed out, until its leases expire: its rows would stay leased for that long
+    /// without a dispatch, and lose an attempt.
+    pub(super) fn await_late_claim(&mut self, mut late: JoinSet<ClaimResult<L>>, sent: Instant, until: Instant) {
         self.tasks.spawn(async move {
-            let claim = timeout_at(until, late.join_next()).await.ok().and_then(|joined| flat(joined).ok());
-            Report::ClaimedLate { sent, claim: claim.unwrap_or_else(|| Claim::new(Vec::new())) }
+            let claim = timeout_at(until, late.join_next()).await.ok().and_then(|joined| flatten(joined).ok());
+            CallResult::ClaimedLate { sent, claim: claim.unwrap_or_else(|| Claim::new(Vec::new())) }
         });
     }
 
@@ -100,7 +106,7 @@ impl<L: Lane> Calls<L> {
                 results
             })
             .await;
-            Report::Completed { batch, results }
+            CallResult::Completed { batch, results }
         });
     }
 
@@ -116,22 +122,22 @@ impl<L: Lane> Calls<L> {
                 held
             })
             .await;
-            Report::Renewed { dispatches, sent, held }
+            CallResult::Renewed { dispatches, sent, held }
         });
     }
 
     pub(super) fn release(&mut self, leases: Vec<(L::Lease, Instant)>) {
         let (lane, limit) = (Arc::clone(&self.lane), self.limit);
-        let given: Vec<_> = leases.iter().map(|(lease, _)| lease.clone()).collect();
+        let to_release: Vec<_> = leases.iter().map(|(lease, _)| lease.clone()).collect();
         self.tasks.spawn(async move {
             let count = bounded(limit, async move {
                 fail_point::reach(Step::BeforeRelease);
-                let count = lane.release(&given).await;
+                let count = lane.release(&to_release).await;
                 fail_point::reach(Step::AfterRelease);
                 count
             })
             .await;
-            Report::Released { leases, count }
+            CallResult::Released { leases, count }
         });
     }
 
@@ -144,30 +150,30 @@ impl<L: Lane> Calls<L> {
                 fail_point::reach(Step::AfterRepair);
                 repaired
             });
-            Report::Repaired(repaired.await)
+            CallResult::Repaired(repaired.await)
         });
     }
 
     pub(super) fn next_due(&mut self) {
         let (lane, limit) = (Arc::clone(&self.lane), self.limit);
         self.tasks
-            .spawn(async move { Report::NextDue(bounded(limit, async move { lane.next_due().await }).await) });
+            .spawn(async move { CallResult::NextDue(bounded(limit, async move { lane.next_due().await }).await) });
     }
 }
 
 /// Runs a call of the lane with a timeout. A panic counts as a refusal.
 async fn bounded<T: Send + 'static>(
     limit: Duration,
-    call: impl Future<Output = Answer<T>> + Send + 'static,
-) -> Answer<T> {
+    call: impl Future<Output = LaneResult<T>> + Send + 'static,
+) -> LaneResult<T> {
     let mut task = JoinSet::new();
     task.spawn(call);
-    timeout(limit, task.join_next()).await.map_or_else(|_| Err(no_answer(limit)), flat)
+    timeout(limit, task.join_next()).await.map_or_else(|_| Err(no_answer(limit)), flatten)
 }
 
-fn flat<T>(joined: Option<Result<Answer<T>, tokio::task::JoinError>>) -> Answer<T> {
+fn flatten<T>(joined: Option<Result<LaneResult<T>, tokio::task::JoinError>>) -> LaneResult<T> {
     match joined {
-        Some(Ok(answer)) => answer,
+        Some(Ok(result)) => result,
         Some(Err(_)) | None => Err(LaneError::Refused("the call panicked".to_owned())),
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::fail_point::{self, Step};
 use crate::lane::{DispatchResult, Lane};
 use crate::lease::LeaseWatch;
-use crate::trace::{self, Begun, End, TraceId, Tracer};
+use crate::trace::{self, OpenSpan, SpanStatus, TraceId, Tracer};
 
 /// How a dispatch ended.
 pub(super) enum DispatchEnd<O> {
@@ -69,12 +69,12 @@ impl<L: Lane> Dispatches<L> {
         let lease = self.lane.lease(&job);
         let (sender, watch) = LeaseWatch::new(until, self.margin);
         let lane = Arc::clone(&self.lane);
-        let begun = self
+        let span = self
             .tracer
             .as_ref()
-            .and_then(|tracer| Begun::dispatch(tracer, &lease.to_string(), &route, lane.origin(&job)));
-        let trace_id = begun.as_ref().map(Begun::trace_id);
-        let ending = Arc::clone(&self.lane);
+            .and_then(|tracer| OpenSpan::dispatch(tracer, &lease.to_string(), &route, lane.origin(&job)));
+        let trace_id = span.as_ref().map(OpenSpan::trace_id);
+        let status_of = Arc::clone(&self.lane);
         // Boxed once: spawning moves the future several times, and a lane's dispatch is some kilobytes.
         let work = Box::pin(async move {
             // The process may have stalled since the claim.
@@ -86,9 +86,9 @@ impl<L: Lane> Dispatches<L> {
             fail_point::reach(Step::AfterDispatch);
             DispatchEnd::Finished(finished)
         });
-        let task = self.tasks.spawn(trace::within(begun, work, move |end| match end {
-            DispatchEnd::Finished(finished) => ending.end(&finished.outcome),
-            DispatchEnd::NotStarted | DispatchEnd::Panicked | DispatchEnd::Cancelled => End::well("RELEASED"),
+        let task = self.tasks.spawn(trace::in_span(span, work, move |end| match end {
+            DispatchEnd::Finished(finished) => status_of.span_status(&finished.outcome),
+            DispatchEnd::NotStarted | DispatchEnd::Panicked | DispatchEnd::Cancelled => SpanStatus::ok("RELEASED"),
         }));
         let id = task.id();
         self.running
@@ -128,7 +128,7 @@ impl<L: Lane> Dispatches<L> {
 
 fn dispatch_end<O>(joined: Result<(Id, DispatchEnd<O>), JoinError>) -> (Id, DispatchEnd<O>) {
     match joined {
-        Ok(landed) => landed,
+        Ok(ended) => ended,
         Err(error) if error.is_panic() => (error.id(), DispatchEnd::Panicked),
         Err(error) => (error.id(), DispatchEnd::Cancelled),
     }
@@ -142,9 +142,9 @@ mod tests {
     use crate::lease::Term;
 
     /// A lane of which no method may be called.
-    struct Untouched;
+    struct UnusedLane;
 
-    impl Lane for Untouched {
+    impl Lane for UnusedLane {
         type Job = u8;
         type Lease = u8;
         type Outcome = ();
@@ -158,7 +158,7 @@ mod tests {
         fn lease(&self, job: &u8) -> u8 {
             *job
         }
-        fn end(&self, (): &()) -> End {
+        fn span_status(&self, (): &()) -> SpanStatus {
             unreachable!()
         }
         fn route<'a>(&self, _: &'a u8) -> &'a str {
@@ -191,9 +191,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_dispatch_whose_turn_comes_too_late_never_begins() {
+    async fn a_dispatch_whose_lease_is_about_to_expire_never_starts() {
         let margin = Duration::from_secs(3);
-        let mut dispatches = Dispatches::new(Arc::new(Untouched), margin);
+        let mut dispatches = Dispatches::new(Arc::new(UnusedLane), margin);
         let id = dispatches.start(1, Arc::from("wire"), false, Instant::now() + margin + Duration::from_secs(1));
         // The process stalls before the task first runs.
         tokio::time::advance(Duration::from_secs(1)).await;

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use crate::backoff::Backoff;
+use crate::call_backoff::CallBackoff;
 
 /// Leases to release, each with its expiry: an expired lease needs no release.
 #[derive(Debug)]
@@ -10,12 +10,12 @@ pub(super) struct Releases<K> {
     waiting: Vec<(K, Instant)>,
     in_flight: bool,
     not_before: Option<Instant>,
-    pub(super) backoff: Backoff,
+    pub(super) backoff: CallBackoff,
 }
 
 impl<K> Releases<K> {
     pub(super) fn new() -> Self {
-        Self { waiting: Vec::new(), in_flight: false, not_before: None, backoff: Backoff::of_calls() }
+        Self { waiting: Vec::new(), in_flight: false, not_before: None, backoff: CallBackoff::with_defaults() }
     }
 
     pub(super) fn push(&mut self, lease: K, until: Instant) {
@@ -29,8 +29,8 @@ impl<K> Releases<K> {
 
     /// The leases to release now, if any. The caller must send them: they count as a call in flight.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Vec<(K, Instant)>> {
-        let waits = self.in_flight || self.not_before.is_some_and(|at| at > now);
-        if waits || self.waiting.is_empty() {
+        let must_wait = self.in_flight || self.not_before.is_some_and(|at| at > now);
+        if must_wait || self.waiting.is_empty() {
             return None;
         }
         self.in_flight = true;

@@ -6,25 +6,25 @@ use std::time::Duration;
 use tokio::task::Id;
 use tokio::time::Instant;
 
-use crate::backoff::Backoff;
-use crate::breaker::Health;
+use crate::breaker::BreakerState;
+use crate::call_backoff::CallBackoff;
 use crate::claim_capacity::ClaimCapacity;
 use crate::completion_batcher::PendingCompletion;
 use crate::lane::{Claim, Completion, CompletionResult, Lane, LaneError, Repaired, RouteSignal};
-use crate::metrics::{Catch, Meter};
+use crate::metrics::{ClaimFill, Meter};
 
-use super::calls::{Jobs, LanePending, Report};
+use super::calls::{CallResult, ClaimResult, LanePending};
 use super::dispatches::{DispatchEnd, EndedDispatch};
 use super::state::EngineState;
 
 impl<L: Lane> EngineState<L> {
     /// Takes every other result that is ready, so that one step handles them together.
-    pub(super) fn drain_ready(&mut self, now: Instant) {
+    pub(super) fn take_ready(&mut self, now: Instant) {
         while let Some(ended) = self.dispatches.ready() {
             self.on_dispatch_ended(ended, now);
         }
-        while let Some(report) = self.calls.ready() {
-            self.on_call_returned(report, now);
+        while let Some(result) = self.calls.ready() {
+            self.on_call_returned(result, now);
         }
     }
 
@@ -33,8 +33,8 @@ impl<L: Lane> EngineState<L> {
         self.renewal.ended(id);
         let Some(dispatch) = self.dispatches.remove(id) else { return };
         self.meter.in_flight(&dispatch.route, self.slots.free(&dispatch.route));
-        if self.slots.is_tight(&dispatch.route) {
-            self.wake.nudge();
+        if self.slots.is_saturated(&dispatch.route) {
+            self.wake.capacity_freed();
         }
         let until = *dispatch.until.borrow();
         let trace_id = dispatch.trace_id;
@@ -45,7 +45,7 @@ impl<L: Lane> EngineState<L> {
             }
             DispatchEnd::NotStarted => {
                 self.releases.push(dispatch.lease.clone(), until);
-                self.judge(&dispatch.route, dispatch.probe, RouteSignal::Neutral, now);
+                self.report_to_breaker(&dispatch.route, dispatch.probe, RouteSignal::Neutral, now);
                 return;
             }
             DispatchEnd::Panicked => {
@@ -55,7 +55,7 @@ impl<L: Lane> EngineState<L> {
             }
             DispatchEnd::Cancelled => (RouteSignal::Neutral, self.abandon(&dispatch.route, &dispatch.lease)),
         };
-        self.judge(&dispatch.route, dispatch.probe, signal, now);
+        self.report_to_breaker(&dispatch.route, dispatch.probe, signal, now);
         match outcome.filter(|_| !dispatch.lost) {
             Some(outcome) => {
                 let completion = Arc::new(Completion { lease: dispatch.lease, outcome });
@@ -76,26 +76,26 @@ impl<L: Lane> EngineState<L> {
         self.lane.abandoned(lease)
     }
 
-    fn judge(&mut self, route: &Arc<str>, probe: bool, signal: RouteSignal, now: Instant) {
-        if let Some(health) = self.breakers.ended(route, probe, signal, now) {
-            self.health(route, health);
-            if health != Health::Open {
-                self.wake.nudge();
+    fn report_to_breaker(&mut self, route: &Arc<str>, probe: bool, signal: RouteSignal, now: Instant) {
+        if let Some(state) = self.breakers.ended(route, probe, signal, now) {
+            self.breaker_changed(route, state);
+            if state != BreakerState::Open {
+                self.wake.capacity_freed();
             }
         }
     }
 
     /// A database call returned.
-    pub(super) fn on_call_returned(&mut self, report: Report<L>, now: Instant) {
-        match report {
-            Report::Claimed { capacity, sent, jobs, late } => {
+    pub(super) fn on_call_returned(&mut self, result: CallResult<L>, now: Instant) {
+        match result {
+            CallResult::Claimed { capacity, sent, claim, late } => {
                 if let Some(late) = late {
-                    self.calls.wait_for(late, sent, sent + self.term.length());
+                    self.calls.await_late_claim(late, sent, sent + self.term.length());
                 }
-                self.claimed(&capacity, sent, jobs, now);
+                self.claimed(&capacity, sent, claim, now);
             }
-            Report::ClaimedLate { sent, claim } => {
-                self.took_over(&claim.taken_over);
+            CallResult::ClaimedLate { sent, claim } => {
+                self.log_taken_over(&claim.taken_over);
                 for lease in claim.jobs.iter().map(|job| self.lane.lease(job)) {
                     if self.held.insert(lease.clone()) {
                         self.summary.claimed += 1;
@@ -103,24 +103,24 @@ impl<L: Lane> EngineState<L> {
                     }
                 }
             }
-            Report::Completed { batch, results } => self.completed(batch, results, now),
-            Report::Renewed { dispatches, sent, held } => self.renewed(&dispatches, sent, held, now),
-            Report::Released { leases, count } => self.released(leases, count, now),
-            Report::Repaired(repaired) => self.repaired(repaired, now),
-            Report::NextDue(wait) => match wait {
-                Ok(wait) => self.wake.due_in(wait, now),
+            CallResult::Completed { batch, results } => self.completed(batch, results, now),
+            CallResult::Renewed { dispatches, sent, held } => self.renewed(&dispatches, sent, held, now),
+            CallResult::Released { leases, count } => self.released(leases, count, now),
+            CallResult::Repaired(repaired) => self.repaired(repaired, now),
+            CallResult::NextDue(wait) => match wait {
+                Ok(wait) => self.wake.next_due_in(wait, now),
                 Err(error) => {
                     self.meter.call_failed("next_due");
                     tracing::debug!(%error, "the due time of the next scheduled row is unknown");
-                    self.wake.due_failed(now);
+                    self.wake.next_due_failed(now);
                 }
             },
         }
     }
 
-    fn claimed(&mut self, capacity: &ClaimCapacity, sent: Instant, jobs: Jobs<L>, now: Instant) {
+    fn claimed(&mut self, capacity: &ClaimCapacity, sent: Instant, claim: ClaimResult<L>, now: Instant) {
         self.claiming = false;
-        let Claim { jobs, taken_over } = match jobs {
+        let Claim { jobs, taken_over } = match claim {
             Ok(claim) => claim,
             Err(error) => {
                 self.wake.claim_failed(&error, now);
@@ -128,16 +128,16 @@ impl<L: Lane> EngineState<L> {
                 return;
             }
         };
-        recovered("claim", &mut self.wake.backoff);
-        self.took_over(&taken_over);
+        log_recovery("claim", &mut self.wake.backoff);
+        self.log_taken_over(&taken_over);
         let rows = jobs.len();
         let started = self.start(jobs, capacity, sent, now);
-        let size = match rows {
-            0 => Catch::Empty,
-            rows if rows >= capacity.total() => Catch::Full,
-            _ => Catch::Partial,
+        let fill = match rows {
+            0 => ClaimFill::Empty,
+            rows if rows >= capacity.total() => ClaimFill::Full,
+            _ => ClaimFill::Partial,
         };
-        self.meter.claim(size, rows, now.saturating_duration_since(sent));
+        self.meter.claim(fill, rows, now.saturating_duration_since(sent));
         self.wake.claimed(capacity.total(), started, now);
     }
 
@@ -148,17 +148,17 @@ impl<L: Lane> EngineState<L> {
         now: Instant,
     ) {
         let count = batch.len();
-        let answer = results.and_then(|results| {
+        let results = results.and_then(|results| {
             if results.len() == count {
                 Ok(results)
             } else {
-                Err(LaneError::Refused(format!("{} answers for {count} rows", results.len())))
+                Err(LaneError::Refused(format!("{} results for {count} rows", results.len())))
             }
         });
-        match answer {
+        match results {
             Ok(results) => {
                 self.completions.call_returned();
-                recovered("complete", &mut self.completions.backoff);
+                log_recovery("complete", &mut self.completions.backoff);
                 for (pending, result) in batch.into_iter().zip(results) {
                     self.on_completion(&pending, result);
                 }
@@ -198,7 +198,7 @@ impl<L: Lane> EngineState<L> {
                     self.wake.scheduled();
                 }
                 if unblocks_rows {
-                    self.wake.nudge();
+                    self.wake.capacity_freed();
                 }
             }
             CompletionResult::LeaseLost => {
@@ -207,7 +207,7 @@ impl<L: Lane> EngineState<L> {
                 self.lease_lost();
             }
             CompletionResult::AlreadyTerminal => {
-                tracing::info!(%lease, trace_id = trace_id.map(display), "a completion was ignored: the row was already terminal");
+                tracing::info!(%lease, trace_id = trace_id.map(display), "a completion changed nothing: the row was already terminal");
                 self.meter.already_terminal();
             }
             CompletionResult::Backstop => {
@@ -226,27 +226,27 @@ impl<L: Lane> EngineState<L> {
     }
 
     fn renewed(&mut self, ids: &[Id], sent: Instant, held: Result<Vec<bool>, LaneError>, now: Instant) {
-        let answer = held.and_then(|held| {
+        let held = held.and_then(|held| {
             if held.len() == ids.len() {
                 Ok(held)
             } else {
-                Err(LaneError::Refused(format!("{} answers for {} leases", held.len(), ids.len())))
+                Err(LaneError::Refused(format!("{} results for {} leases", held.len(), ids.len())))
             }
         });
-        let held = match answer {
+        let held = match held {
             Ok(held) => held,
             Err(error) => {
                 self.renewal.failed(now);
                 return log_failure(&*self.meter, "renew", &error, &self.renewal.backoff);
             }
         };
-        recovered("renew", &mut self.renewal.backoff);
+        log_recovery("renew", &mut self.renewal.backoff);
         let kept: Vec<Id> = ids.iter().zip(&held).filter(|(_, held)| **held).map(|(id, _)| *id).collect();
         self.meter.renewed(kept.len(), ids.len() - kept.len());
         self.renewal.renewed(&kept, sent);
         let until = sent + self.term.length();
         for (id, held) in ids.iter().zip(held) {
-            // A dispatch that ended meanwhile is up to the completion batcher.
+            // If the dispatch has ended meanwhile, the completion batcher has its lease.
             let Some(dispatch) = self.dispatches.get_mut(*id) else { continue };
             if held {
                 dispatch.until.send_modify(|end| *end = until.max(*end));
@@ -266,7 +266,7 @@ impl<L: Lane> EngineState<L> {
             Ok(count) => {
                 self.meter.released(count);
                 self.summary.released += u64::try_from(count).unwrap_or(u64::MAX);
-                recovered("release", &mut self.releases.backoff);
+                log_recovery("release", &mut self.releases.backoff);
             }
             Err(error @ LaneError::Unavailable(_)) => {
                 self.releases.retry(leases, now);
@@ -283,16 +283,16 @@ impl<L: Lane> EngineState<L> {
         }
     }
 
-    /// A claim took over expired leases.
-    fn took_over(&mut self, taken_over: &Repaired) {
+    /// A claim requeued or ended expired leases.
+    fn log_taken_over(&mut self, taken_over: &Repaired) {
         if taken_over.count() > 0 {
             self.meter.taken_over(taken_over);
-            self.ended_leases(taken_over, "claim");
+            self.log_expired_leases(taken_over, "claim");
         }
     }
 
     /// Logs the events that alert rules match: leases had expired, and were requeued or ended.
-    fn ended_leases(&mut self, leases: &Repaired, found_by: &'static str) {
+    fn log_expired_leases(&mut self, leases: &Repaired, found_by: &'static str) {
         let (count, lane) = (leases.count(), self.lane.name());
         if count == 0 {
             return;
@@ -308,22 +308,22 @@ impl<L: Lane> EngineState<L> {
             "leases had expired"
         );
         let (requeued, ended) = (leases.requeued, leases.ended);
-        tracing::info!(event = "leases_repaired", lane, found_by, requeued, ended, "expired leases were ended");
+        tracing::info!(event = "leases_repaired", lane, found_by, requeued, ended, "expired leases repaired");
     }
 
     fn repaired(&mut self, repaired: Result<Repaired, LaneError>, now: Instant) {
         match repaired {
             Ok(repaired) => {
-                recovered("repair", &mut self.repair_backoff);
+                log_recovery("repair", &mut self.repair_backoff);
                 self.meter.repaired(&repaired);
-                self.ended_leases(&repaired, "repair");
+                self.log_expired_leases(&repaired, "repair");
                 self.meter.quarantined(repaired.quarantined);
                 if repaired.quarantined > self.quarantined {
                     tracing::error!(
                         rows = repaired.quarantined - self.quarantined,
                         total = repaired.quarantined,
                         event = "terminal_backstop",
-                        "rows were pending although the ledger says they are terminal: they are in quarantine"
+                        "rows were pending although the ledger had ended them: they are in quarantine"
                     );
                     self.quarantined = repaired.quarantined;
                 }
@@ -335,7 +335,7 @@ impl<L: Lane> EngineState<L> {
                 self.repair_in(if again { Duration::ZERO } else { self.settings.repair_every }, now);
             }
             Err(error) => {
-                let wait = self.repair_backoff.after(&error);
+                let wait = self.repair_backoff.failed_with(&error);
                 log_failure(&*self.meter, "repair", &error, &self.repair_backoff);
                 self.repair_in(wait, now);
             }
@@ -344,19 +344,19 @@ impl<L: Lane> EngineState<L> {
 }
 
 /// Logs a failed call: every refusal, since an operator has to act; of an outage only the first.
-fn log_failure(meter: &dyn Meter, call: &'static str, error: &LaneError, backoff: &Backoff) {
+fn log_failure(meter: &dyn Meter, call: &'static str, error: &LaneError, backoff: &CallBackoff) {
     meter.call_failed(call);
     match error {
         LaneError::Refused(_) => tracing::error!(call, %error, "a call failed"),
-        LaneError::Unavailable(_) if backoff.just_began() => {
+        LaneError::Unavailable(_) if backoff.is_first_failure() => {
             tracing::warn!(call, %error, "a call failed and is retried");
         }
         LaneError::Unavailable(_) => {}
     }
 }
 
-fn recovered(call: &'static str, backoff: &mut Backoff) {
-    if backoff.worked() {
+fn log_recovery(call: &'static str, backoff: &mut CallBackoff) {
+    if backoff.succeeded() {
         tracing::info!(call, "a call succeeded again");
     }
 }

@@ -1,4 +1,5 @@
-//! The state of a running engine, and its step function: what to do after each event or deadline.
+//! The state of a running engine, and its step function: what to do after each event or deadline. `Phase` and `on_stop`
+//! are the graceful shutdown (drain).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -7,8 +8,8 @@ use std::time::Duration;
 use tokio::task::Id;
 use tokio::time::Instant;
 
-use crate::backoff::{Backoff, share};
-use crate::breaker::{Admission, Breakers, Health};
+use crate::breaker::{Admission, BreakerState, Breakers};
+use crate::call_backoff::{CallBackoff, random_below};
 use crate::claim_capacity::ClaimCapacity;
 use crate::completion_batcher::CompletionBatcher;
 use crate::lane::Lane;
@@ -31,7 +32,7 @@ use super::release::Releases;
 pub(super) enum Phase {
     /// No stop was requested.
     Running,
-    /// It claims no more rows; running dispatches may go on until then.
+    /// It claims no more rows; running dispatches may continue until then.
     Draining { until: Instant },
     /// Every dispatch has ended; outcomes may be recorded and leases released until then.
     Flushing { until: Instant },
@@ -57,7 +58,7 @@ pub(super) struct EngineState<L: Lane> {
     pub(super) held: HashSet<L::Lease>,
     pub(super) claiming: bool,
     pub(super) repair_at: Option<Instant>,
-    pub(super) repair_backoff: Backoff,
+    pub(super) repair_backoff: CallBackoff,
     /// The number of rows ever quarantined, as of the last repair.
     pub(super) quarantined: u64,
     pub(super) phase: Phase,
@@ -73,24 +74,24 @@ impl<L: Lane> EngineState<L> {
         now: Instant,
     ) -> Self {
         let term = lane.term();
-        let wake = WakeSettings { window: settings.window, poll: settings.poll, listener };
-        // Relayers that were started together must not repair in step.
+        let wake = WakeSettings { window: settings.debounce, poll: settings.poll_interval, listener };
+        // Relayers that start together must not repair at the same moment.
         let repairs = !settings.repair_every.is_zero();
-        let repair_at = repairs.then(|| now + share(settings.repair_every));
+        let repair_at = repairs.then(|| now + random_below(settings.repair_every));
         Self {
             wake: Wake::new(wake, now),
-            slots: Slots::new(settings.slots, settings.route_slots.clone(), settings.batch),
+            slots: Slots::new(settings.slots, settings.route_slots.clone(), settings.max_batch),
             breakers: Breakers::new(settings.breaker),
             dispatches: Dispatches::new(Arc::clone(&lane), settings.lease_margin),
             calls: Calls::new(Arc::clone(&lane), settings.call_timeout),
             // Flush as soon as every slot has reported.
-            completions: CompletionBatcher::new(settings.gather, settings.slots),
+            completions: CompletionBatcher::new(settings.flush_interval, settings.slots),
             renewal: Renewal::new(term, settings.lease_margin),
             releases: Releases::new(),
             held: HashSet::new(),
             claiming: false,
             repair_at,
-            repair_backoff: Backoff::of_calls(),
+            repair_backoff: CallBackoff::with_defaults(),
             quarantined: 0,
             phase: Phase::Running,
             summary: Summary::default(),
@@ -104,8 +105,8 @@ impl<L: Lane> EngineState<L> {
     /// Does what is due. It never waits: calls and dispatches are tasks.
     pub(super) fn step(&mut self, now: Instant) {
         for route in self.breakers.tick(now) {
-            self.health(&route, Health::HalfOpen);
-            self.wake.nudge();
+            self.breaker_changed(&route, BreakerState::HalfOpen);
+            self.wake.capacity_freed();
         }
         self.cancel_overdue(now);
         self.expire(now);
@@ -121,8 +122,8 @@ impl<L: Lane> EngineState<L> {
         }
         if self.phase == Phase::Running {
             self.claim(now);
-            if self.wake.asks_due(now) {
-                self.wake.asking_due();
+            if self.wake.is_next_due_lookup_due(now) {
+                self.wake.next_due_lookup_sent();
                 self.calls.next_due();
             }
             if self.repair_at.is_some_and(|at| at <= now) {
@@ -200,12 +201,12 @@ impl<L: Lane> EngineState<L> {
                 continue;
             }
             self.summary.claimed += 1;
-            let of_route = claimed.entry(Arc::clone(&route)).or_insert(0);
-            *of_route += 1;
+            let claimed_of_route = claimed.entry(Arc::clone(&route)).or_insert(0);
+            *claimed_of_route += 1;
             let late = until.saturating_duration_since(now) <= self.settings.lease_margin;
-            let over_capacity = started >= capacity.total() || *of_route > capacity.for_route(&route);
+            let over_capacity = started >= capacity.total() || *claimed_of_route > capacity.for_route(&route);
             if late || over_capacity || self.phase != Phase::Running {
-                tracing::debug!(%lease, late, over_capacity, "claimed and released unstarted");
+                tracing::debug!(%lease, late, over_capacity, "released without a dispatch");
                 self.releases.push(lease, until);
                 continue;
             }
@@ -221,17 +222,19 @@ impl<L: Lane> EngineState<L> {
             let id = self.dispatches.start(job, route, admission == Admission::Probe, until);
             self.renewal.started(id, sent);
         }
-        self.slots.note(capacity, &claimed);
+        self.slots.record_claim(capacity, &claimed);
         started
     }
 
-    pub(super) fn health(&self, route: &str, health: Health) {
-        match health {
-            Health::Open => tracing::warn!(route, "circuit breaker opened"),
-            Health::HalfOpen => tracing::info!(route, "circuit breaker half-open: one dispatch probes the route"),
-            Health::Closed => tracing::info!(route, "circuit breaker closed"),
+    pub(super) fn breaker_changed(&self, route: &str, state: BreakerState) {
+        match state {
+            BreakerState::Open => tracing::warn!(route, "circuit breaker opened"),
+            BreakerState::HalfOpen => {
+                tracing::info!(route, "circuit breaker half-open: one dispatch probes the route");
+            }
+            BreakerState::Closed => tracing::info!(route, "circuit breaker closed"),
         }
-        self.meter.breaker(route, health);
+        self.meter.breaker(route, state);
     }
 
     pub(super) fn wants_notifications(&mut self) -> bool {
@@ -276,7 +279,7 @@ impl<L: Lane> EngineState<L> {
                 times.extend([self.breakers.next_deadline(), self.repair_at]);
                 // Without capacity no claim is due: a slot has to come free first.
                 if self.capacity().total() > 0 {
-                    times.extend([self.wake.next_claim(), self.wake.next_due_question()]);
+                    times.extend([self.wake.next_claim(), self.wake.next_due_lookup()]);
                 }
             }
             Phase::Draining { until } | Phase::Flushing { until } => times.push(Some(until)),

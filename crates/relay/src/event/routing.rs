@@ -1,72 +1,72 @@
 //! Routing of events: the first matching route decides the sink and the destination.
 //!
-//! A route names an aggregate type and an event type, each as it is or `*` for any; its destination is a template with
-//! `{aggregate_type}`, `{aggregate_id}` and `{event_type}`.
+//! A route matches an aggregate type and an event type, each exactly or `*` for any. Its destination is a template
+//! with the placeholders `{aggregate_type}`, `{aggregate_id}` and `{event_type}`.
 
-use symphony_outbox::event::Event;
+use symphony_db::event::Event;
 
-/// A rule.
+/// One route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The aggregate type, or `*`.
     pub aggregate_type: String,
     /// The event type, or `*`.
     pub event_type: String,
-    /// The sink that gets it.
+    /// The name of the sink.
     pub sink: String,
-    destination: Vec<Piece>,
+    destination: Vec<Segment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum Segment {
     Text(String),
     AggregateType,
     AggregateId,
     EventType,
 }
 
-/// Why a template cannot be used.
+/// Why a destination template is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// Something in braces that is no name of ours.
-    #[error("{{{0}}} is not known: write {{aggregate_type}}, {{aggregate_id}} or {{event_type}}")]
-    Unknown(String),
-    /// A brace without its other half.
-    #[error("a brace is not closed, or not opened")]
+    /// An unknown placeholder.
+    #[error("unknown placeholder {{{0}}}: use {{aggregate_type}}, {{aggregate_id}} or {{event_type}}")]
+    UnknownPlaceholder(String),
+    /// An unmatched brace.
+    #[error("the template has an unmatched brace")]
     Unbalanced,
-    /// It says nothing.
-    #[error("it is empty")]
+    /// An empty template.
+    #[error("the template is empty")]
     Empty,
 }
 
-/// All rules, the first that fits wins.
+/// The routes in order: the first that matches wins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes(Vec<Route>);
 
 impl Routes {
-    /// These rules, in this order.
+    /// Routes in this order.
     #[must_use]
     pub fn new(routes: Vec<Route>) -> Self {
         Self(routes)
     }
 
-    /// The sinks that they name.
+    /// The sinks that the routes name.
     pub fn sinks(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|route| route.sink.as_str())
     }
 
     /// The sink and the destination of an event.
-    pub(super) fn of(&self, event: &Event) -> Option<(String, String)> {
-        let fits = |rule: &str, word: &str| rule == "*" || rule == word;
+    pub(super) fn resolve(&self, event: &Event) -> Option<(String, String)> {
+        let matches = |pattern: &str, value: &str| pattern == "*" || pattern == value;
         let route = self.0.iter().find(|route| {
-            fits(&route.aggregate_type, &event.aggregate_type) && fits(&route.event_type, &event.event_type)
+            matches(&route.aggregate_type, &event.aggregate_type) && matches(&route.event_type, &event.event_type)
         })?;
         Some((route.sink.clone(), route.fill(event)))
     }
 }
 
 impl Route {
-    /// A rule with this destination.
+    /// A route to this destination.
     ///
     /// # Errors
     ///
@@ -86,18 +86,18 @@ impl Route {
     }
 
     fn fill(&self, event: &Event) -> String {
-        let word = |piece: &Piece| match piece {
-            Piece::Text(text) => text.clone(),
-            Piece::AggregateType => event.aggregate_type.clone(),
-            Piece::AggregateId => event.aggregate_id.clone(),
-            Piece::EventType => event.event_type.clone(),
+        let text = |segment: &Segment| match segment {
+            Segment::Text(text) => text.clone(),
+            Segment::AggregateType => event.aggregate_type.clone(),
+            Segment::AggregateId => event.aggregate_id.clone(),
+            Segment::EventType => event.event_type.clone(),
         };
-        self.destination.iter().map(word).collect()
+        self.destination.iter().map(text).collect()
     }
 }
 
-fn parse(template: &str) -> Result<Vec<Piece>, TemplateError> {
-    let mut pieces = Vec::new();
+fn parse(template: &str) -> Result<Vec<Segment>, TemplateError> {
+    let mut segments = Vec::new();
     let mut rest = template;
     while let Some(open) = rest.find(['{', '}']) {
         let (text, from) = rest.split_at(open);
@@ -105,20 +105,20 @@ fn parse(template: &str) -> Result<Vec<Piece>, TemplateError> {
             return Err(TemplateError::Unbalanced);
         };
         if !text.is_empty() {
-            pieces.push(Piece::Text(text.to_owned()));
+            segments.push(Segment::Text(text.to_owned()));
         }
-        pieces.push(match name {
-            "aggregate_type" => Piece::AggregateType,
-            "aggregate_id" => Piece::AggregateId,
-            "event_type" => Piece::EventType,
-            other => return Err(TemplateError::Unknown(other.to_owned())),
+        segments.push(match name {
+            "aggregate_type" => Segment::AggregateType,
+            "aggregate_id" => Segment::AggregateId,
+            "event_type" => Segment::EventType,
+            other => return Err(TemplateError::UnknownPlaceholder(other.to_owned())),
         });
         rest = after;
     }
     if !rest.is_empty() {
-        pieces.push(Piece::Text(rest.to_owned()));
+        segments.push(Segment::Text(rest.to_owned()));
     }
-    if pieces.is_empty() { Err(TemplateError::Empty) } else { Ok(pieces) }
+    if segments.is_empty() { Err(TemplateError::Empty) } else { Ok(segments) }
 }
 
 #[cfg(test)]
@@ -126,35 +126,30 @@ mod tests {
     use super::*;
 
     fn event(aggregate_type: &str, event_type: &str) -> Event {
-        Event {
-            aggregate_type: aggregate_type.into(),
-            aggregate_id: "7".into(),
-            event_type: event_type.into(),
-            payload: serde_json::json!({}).into(),
-        }
+        Event::new(aggregate_type, "7", event_type, serde_json::json!({}))
     }
 
     #[test]
-    fn the_first_route_that_fits_wins() {
+    fn the_first_matching_route_wins() {
         let routes = Routes::new(vec![
             Route::new("order", "Paid", "nats", "paid.{aggregate_id}").unwrap(),
             Route::new("order", "*", "redis", "orders").unwrap(),
             Route::new("*", "*", "nats", "{aggregate_type}.{event_type}").unwrap(),
         ]);
-        let of = |aggregate, kind| routes.of(&event(aggregate, kind)).unwrap();
-        assert_eq!(of("order", "Paid"), ("nats".to_owned(), "paid.7".to_owned()));
-        assert_eq!(of("order", "Placed"), ("redis".to_owned(), "orders".to_owned()));
-        assert_eq!(of("cart", "Paid"), ("nats".to_owned(), "cart.Paid".to_owned()));
-        assert_eq!(Routes::default().of(&event("a", "b")), None);
+        let resolve = |aggregate, kind| routes.resolve(&event(aggregate, kind)).unwrap();
+        assert_eq!(resolve("order", "Paid"), ("nats".to_owned(), "paid.7".to_owned()));
+        assert_eq!(resolve("order", "Placed"), ("redis".to_owned(), "orders".to_owned()));
+        assert_eq!(resolve("cart", "Paid"), ("nats".to_owned(), "cart.Paid".to_owned()));
+        assert_eq!(Routes::default().resolve(&event("a", "b")), None);
     }
 
     #[test]
-    fn a_template_that_makes_no_sense_is_refused() {
+    fn an_invalid_template_is_refused() {
         let refusal = |template| Route::new("*", "*", "s", template).unwrap_err();
-        assert_eq!(refusal("a.{id}"), TemplateError::Unknown("id".into()));
+        assert_eq!(refusal("a.{id}"), TemplateError::UnknownPlaceholder("id".into()));
         for unbalanced in ["{", "}", "a{aggregate_id", "a}b", "{a{b}"] {
             assert!(
-                matches!(refusal(unbalanced), TemplateError::Unbalanced | TemplateError::Unknown(_)),
+                matches!(refusal(unbalanced), TemplateError::Unbalanced | TemplateError::UnknownPlaceholder(_)),
                 "{unbalanced}"
             );
         }

@@ -1,96 +1,105 @@
 //! The circuit breaker of a failing route.
 
 use symphony_relay::Settings;
-use symphony_relay::breaker::Health;
+use symphony_relay::breaker::BreakerState;
 use symphony_relay::lane::RouteSignal;
 
 use crate::sim::*;
 
-const DOWN: Manner = Manner { outcome: Outcome::Later(S), signal: RouteSignal::Failing, ..PROMPT };
+const DOWN: Behavior = Behavior { outcome: Outcome::Retry(S), signal: RouteSignal::Failing, ..INSTANT };
 
-fn states(sim: &Sim) -> Vec<Health> {
-    sim.see(|world| world.health.iter().map(|(_, health)| *health).collect())
+fn states(sim: &Sim) -> Vec<BreakerState> {
+    sim.read(|state| state.breaker_states.iter().map(|(_, health)| *health).collect())
 }
 
 fn settings() -> Settings {
-    Settings { slots: 2, poll: Settings::default().poll, ..quiet() }
+    Settings { slots: 2, poll_interval: Settings::default().poll_interval, ..without_polls() }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_route_that_fails_over_and_over_is_left_alone_and_its_rows_burn_no_attempts() {
+async fn an_open_breaker_stops_dispatch_to_its_route_and_its_rows_use_no_attempts() {
     let sim = Sim::new();
-    sim.manner("down", DOWN);
+    sim.set_behavior("down", DOWN);
     sim.enqueue_many("down", 50);
-    let work = start(&sim, settings());
-    pass(500 * MS).await;
-    let attempts = sim.see(|world| world.ledger.len());
-    assert!((5..=6).contains(&attempts), "{attempts}: five failures, and what ran beside the fifth");
-    assert_eq!((states(&sim), sim.leased()), (vec![Health::Open], 0));
+    let engine = start(&sim, settings());
+    advance(500 * MS).await;
+    let attempts = sim.read(|state| state.ledger.len());
+    assert!((5..=6).contains(&attempts), "{attempts}: five failures, and the dispatch that ran beside the fifth");
+    assert_eq!((states(&sim), sim.leased()), (vec![BreakerState::Open], 0));
     let other = sim.enqueue("wire");
-    pass(499 * MS).await;
-    assert_eq!(sim.ledger(other), [Outcome::Paid], "other routes go on");
-    assert_eq!(sim.see(|world| world.ledger.len()), attempts + 1);
-    work.end().await;
+    advance(499 * MS).await;
+    assert_eq!(sim.ledger(other), [Outcome::Paid], "other routes continue");
+    assert_eq!(sim.read(|state| state.ledger.len()), attempts + 1);
+    engine.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_job_at_a_time_finds_out_whether_it_works_again() {
+async fn one_probe_at_a_time_tests_whether_the_route_works_again() {
     let sim = Sim::new();
-    sim.manner("down", DOWN);
+    sim.set_behavior("down", DOWN);
     sim.enqueue_many("down", 50);
-    let work = start(&sim, settings());
-    pass(500 * MS).await;
-    let before = sim.see(|world| world.ledger.len());
-    sim.manner("down", Manner { takes: 300 * MS, ..DOWN });
-    pass(700 * MS).await;
-    assert_eq!(sim.see(|world| world.running), 1, "a second after it opened");
-    pass(1800 * MS).await;
-    assert_eq!(sim.see(|world| world.ledger.len()), before + 1, "the probe failed; two seconds more");
-    sim.manner("down", PROMPT);
-    pass(2 * S).await;
-    assert_eq!(sim.see(|world| world.ledger.iter().filter(|(_, outcome)| *outcome == Outcome::Paid).count()), 50);
-    assert_eq!(states(&sim), [Health::Open, Health::HalfOpen, Health::Open, Health::HalfOpen, Health::Closed]);
-    work.end().await;
+    let engine = start(&sim, settings());
+    advance(500 * MS).await;
+    let before = sim.read(|state| state.ledger.len());
+    sim.set_behavior("down", Behavior { latency: 300 * MS, ..DOWN });
+    advance(700 * MS).await;
+    assert_eq!(sim.read(|state| state.running), 1, "a second after it opened");
+    advance(1800 * MS).await;
+    assert_eq!(sim.read(|state| state.ledger.len()), before + 1, "the probe failed; two seconds more");
+    sim.set_behavior("down", INSTANT);
+    advance(2 * S).await;
+    assert_eq!(sim.read(|state| state.ledger.iter().filter(|(_, outcome)| *outcome == Outcome::Paid).count()), 50);
+    assert_eq!(
+        states(&sim),
+        [
+            BreakerState::Open,
+            BreakerState::HalfOpen,
+            BreakerState::Open,
+            BreakerState::HalfOpen,
+            BreakerState::Closed
+        ]
+    );
+    engine.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn rows_claimed_while_a_route_was_failing_are_given_back() {
+async fn rows_claimed_before_the_breaker_opened_are_released() {
     let sim = Sim::new();
-    sim.manner("down", Manner { takes: 100 * MS, ..DOWN });
+    sim.set_behavior("down", Behavior { latency: 100 * MS, ..DOWN });
     sim.enqueue_many("down", 5);
-    let work = start_with_listener(&sim, Settings { slots: 20, ..quiet() });
-    pass(50 * MS).await;
-    // The claim of these is under way when the fifth failure comes.
-    sim.faults(Call::Claim, &[Fault::Slow(100 * MS)]);
+    let engine = start_with_listener(&sim, Settings { slots: 20, ..without_polls() });
+    advance(50 * MS).await;
+    // Their claim is in flight at the fifth failure.
+    sim.inject(Call::Claim, &[Fault::Slow(100 * MS)]);
     sim.enqueue_many("down", 4);
-    pass(110 * MS).await;
-    assert_eq!(sim.made(Call::Release).iter().map(|made| made.size).collect::<Vec<_>>(), [4]);
-    assert_eq!((sim.see(|world| world.dispatched.len()), sim.leased()), (5, 0));
-    work.end().await;
+    advance(110 * MS).await;
+    assert_eq!(sim.calls(Call::Release).iter().map(|call| call.size).collect::<Vec<_>>(), [4]);
+    assert_eq!((sim.read(|state| state.dispatched.len()), sim.leased()), (5, 0));
+    engine.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_route_whose_dispatches_panic_is_left_alone_too() {
+async fn dispatches_that_panic_open_the_breaker_too() {
     let sim = Sim::new();
-    sim.manner("broken", Manner { panics: true, ..PROMPT });
+    sim.set_behavior("broken", Behavior { panics: true, ..INSTANT });
     sim.enqueue_many("broken", 50);
-    let work = start(&sim, settings());
-    pass(900 * MS).await;
-    assert!(sim.see(|world| world.dispatched.len()) <= 6);
-    work.end().await;
+    let engine = start(&sim, settings());
+    advance(900 * MS).await;
+    assert!(sim.read(|state| state.dispatched.len()) <= 6);
+    engine.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_pause_wakes_it_without_a_poll() {
+async fn the_end_of_a_pause_wakes_the_engine_without_a_poll() {
     let sim = Sim::new();
-    // So that no scheduled row wakes it at the same moment.
-    sim.manner("down", Manner { outcome: Outcome::Later(3600 * S), ..DOWN });
+    // No scheduled row may wake the engine at the same moment.
+    sim.set_behavior("down", Behavior { outcome: Outcome::Retry(3600 * S), ..DOWN });
     sim.enqueue_many("down", 50);
-    let work = start(&sim, Settings { poll: None, ..settings() });
-    pass(50 * MS).await;
-    let before = sim.see(|world| world.dispatched.len());
-    sim.manner("down", Manner { takes: S, ..DOWN });
-    pass(S).await;
-    assert_eq!(sim.see(|world| world.dispatched.len()), before + 1);
-    work.end().await;
+    let engine = start(&sim, Settings { poll_interval: None, ..settings() });
+    advance(50 * MS).await;
+    let before = sim.read(|state| state.dispatched.len());
+    sim.set_behavior("down", Behavior { latency: S, ..DOWN });
+    advance(S).await;
+    assert_eq!(sim.read(|state| state.dispatched.len()), before + 1);
+    engine.stop().await;
 }

@@ -10,27 +10,27 @@ use crate::sim::*;
 
 const ABORTED: i32 = 6;
 
-/// A run that passes every step. The test below starts it in processes of its own.
+/// A run that reaches every step. The test below starts it in child processes.
 #[tokio::test(start_paused = true)]
-async fn a_run_that_passes_every_step_lives_when_nothing_is_said() {
+async fn a_run_that_reaches_every_step_survives_without_the_variable() {
     let sim = Sim::new();
-    sim.manner("slow", Manner { takes: 15 * S, ..PROMPT });
+    sim.set_behavior("slow", Behavior { latency: 15 * S, ..INSTANT });
     sim.enqueue("slow");
-    let work = start_with_listener(&sim, Settings { repair_every: 10 * S, ..Settings::default() });
-    pass(20 * S).await;
-    // This claim is under way when the engine is told to stop, so what it brings is given back.
-    sim.faults(Call::Claim, &[Fault::Slow(S)]);
+    let engine = start_with_listener(&sim, Settings { repair_every: 10 * S, ..Settings::default() });
+    advance(20 * S).await;
+    // This claim is in flight when the engine stops, so its row is released.
+    sim.inject(Call::Claim, &[Fault::Slow(S)]);
     sim.enqueue("wire");
-    pass(MS).await;
-    let summary = work.end().await;
+    advance(MS).await;
+    let summary = engine.stop().await;
     assert_eq!((summary.recorded, summary.released), (1, 1));
 }
 
 #[test]
-fn a_process_dies_at_the_step_it_was_told() {
+fn a_process_aborts_at_the_step_that_the_variable_names() {
     let run = |name: &str| {
         Command::new(std::env::current_exe().expect("a path"))
-            .args(["--exact", "crash_points::a_run_that_passes_every_step_lives_when_nothing_is_said"])
+            .args(["--exact", "crash_points::a_run_that_reaches_every_step_survives_without_the_variable"])
             .env(VARIABLE, name)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -41,6 +41,6 @@ fn a_process_dies_at_the_step_it_was_told() {
     for (_, name) in ALL {
         assert_eq!(run(name).signal(), Some(ABORTED), "{name}");
     }
-    assert!(run("after_claim:9999").success(), "it never comes that far");
-    assert_eq!(run("after_lunch").code(), Some(2), "a misspelt name is no way to pass");
+    assert!(run("after_claim:9999").success(), "the step is not reached that often");
+    assert_eq!(run("after_lunch").code(), Some(2), "a misspelt name must not pass");
 }

@@ -1,11 +1,7 @@
-//! Tests of the engine against a fake lane in memory that enforces leases. Time is tokio's paused clock: it advances only
-//! when every task waits, so timings are exact and do not depend on the machine.
+//! Tests of the engine against a fake lane in memory that enforces leases. Time is tokio's paused clock: it advances
+//! only when every task waits, so timings are exact and do not depend on the machine.
 
-#![expect(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "the lane in memory is part of a test, outside of test functions"
-)]
+#![expect(clippy::expect_used, clippy::panic, reason = "the fake lane is test code outside of test functions")]
 
 mod circuit_breaker;
 mod claims;

@@ -1,21 +1,21 @@
 //! A fake lane in memory: rows, leases with tokens and expiry, a ledger, fault injection, and a record of every call.
 
 mod lane;
-mod work;
+mod run;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use symphony_relay::breaker::Health;
+use symphony_relay::breaker::BreakerState;
 use symphony_relay::lane::{LaneError, Repaired, RouteSignal};
 use symphony_relay::lease::Term;
 use symphony_relay::wake::Cause;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-pub(crate) use work::{pass, quiet, start, start_with_listener};
+pub(crate) use run::{advance, start, start_with_listener, without_polls};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const S: Duration = Duration::from_secs(1);
@@ -33,26 +33,26 @@ pub(crate) enum Call {
     Disarm,
 }
 
-/// A call as it was made: when, and of what size (asked for by a claim, rows of the others).
+/// A recorded call: when, and its size (the limit of a claim, the rows of the others).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Made {
+pub(crate) struct RecordedCall {
     pub(crate) call: Call,
     pub(crate) at: Duration,
     pub(crate) size: usize,
-    /// Rows that a claim brought.
-    pub(crate) got: usize,
+    /// Rows that a claim returned.
+    pub(crate) rows: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Nothing is done and the connection is lost.
+    /// The connection is lost before the call is executed.
     Unavailable,
-    /// It is done, and the connection is lost before the answer.
+    /// The call is executed, and the connection is lost before the answer.
     AnswerLost,
     Refused,
-    /// No answer, ever; nothing is done.
+    /// The call is not executed and never returns.
     Hang,
-    /// Done and answered, but late.
+    /// The call is executed after this time.
     Slow(Duration),
     Panic,
 }
@@ -60,23 +60,23 @@ pub(crate) enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Paid,
-    /// To be tried again after so long.
-    Later(Duration),
+    /// A retry is due after this time.
+    Retry(Duration),
     Unknown,
-    /// A row that spoils every completion it is part of.
+    /// A poison row: the database refuses every batch that contains it.
     Poison,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manner {
-    pub(crate) takes: Duration,
+pub(crate) struct Behavior {
+    pub(crate) latency: Duration,
     pub(crate) outcome: Outcome,
     pub(crate) signal: RouteSignal,
     pub(crate) panics: bool,
 }
 
-pub(crate) const PROMPT: Manner =
-    Manner { takes: Duration::ZERO, outcome: Outcome::Paid, signal: RouteSignal::Healthy, panics: false };
+pub(crate) const INSTANT: Behavior =
+    Behavior { latency: Duration::ZERO, outcome: Outcome::Paid, signal: RouteSignal::Healthy, panics: false };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lease {
@@ -102,36 +102,36 @@ struct Row {
     ended: bool,
 }
 
-pub(crate) struct World {
+pub(crate) struct SimState {
     start: Instant,
     term: Term,
     rows: BTreeMap<u64, Row>,
     tokens: u64,
     pub(crate) ledger: Vec<(u64, Outcome)>,
-    pub(crate) made: Vec<Made>,
-    pub(crate) wakes: Vec<Cause>,
-    pub(crate) health: Vec<(String, Health)>,
+    pub(crate) calls: Vec<RecordedCall>,
+    pub(crate) causes: Vec<Cause>,
+    pub(crate) breaker_states: Vec<(String, BreakerState)>,
     pub(crate) connected: Vec<bool>,
     pub(crate) dispatched: Vec<(u64, Duration)>,
     pub(crate) finished: Vec<u64>,
     pub(crate) running: usize,
-    pub(crate) most_running: usize,
+    pub(crate) max_running: usize,
     pub(crate) lost: usize,
     pub(crate) backstops: usize,
     pub(crate) quarantined: Vec<u64>,
     faults: HashMap<Call, VecDeque<Fault>>,
-    lasting: HashMap<Call, Fault>,
-    manners: HashMap<String, Manner>,
+    permanent_faults: HashMap<Call, Fault>,
+    behaviors: HashMap<String, Behavior>,
     pub(crate) repairs: VecDeque<Repaired>,
-    /// Answers with the backstop for these rows.
-    pub(crate) doubled: Vec<u64>,
+    /// Rows whose completion the backstop rejects.
+    pub(crate) rejected_by_backstop: Vec<u64>,
     /// Whether claims respect the limits of routes; a lane with a bug would not.
     pub(crate) respects_capacity: bool,
-    /// Claims bring what is leased already along, under the same lease, as a lane with a bug would.
-    pub(crate) repeats: bool,
-    /// The next row is always said to be due now, as one is that cannot be claimed.
-    pub(crate) says_now: bool,
-    /// One row at a time, the lowest that has not ended.
+    /// Whether claims also return rows that are leased already, under the same lease; a lane with a bug would.
+    pub(crate) repeats_leases: bool,
+    /// Whether the next row is always due now, as if it could not be claimed.
+    pub(crate) always_due: bool,
+    /// Whether claims return one row at a time, the first that has not ended.
     pub(crate) in_order: bool,
     armed: bool,
     notifications: Option<mpsc::UnboundedSender<()>>,
@@ -139,7 +139,7 @@ pub(crate) struct World {
 }
 
 #[derive(Clone)]
-pub(crate) struct Sim(Arc<Mutex<World>>);
+pub(crate) struct Sim(Arc<Mutex<SimState>>);
 
 impl Sim {
     pub(crate) fn new() -> Self {
@@ -147,31 +147,31 @@ impl Sim {
     }
 
     pub(crate) fn with(term: Term) -> Self {
-        Self(Arc::new(Mutex::new(World {
+        Self(Arc::new(Mutex::new(SimState {
             start: Instant::now(),
             term,
             rows: BTreeMap::new(),
             tokens: 0,
             ledger: Vec::new(),
-            made: Vec::new(),
-            wakes: Vec::new(),
-            health: Vec::new(),
+            calls: Vec::new(),
+            causes: Vec::new(),
+            breaker_states: Vec::new(),
             connected: Vec::new(),
             dispatched: Vec::new(),
             finished: Vec::new(),
             running: 0,
-            most_running: 0,
+            max_running: 0,
             lost: 0,
             backstops: 0,
             quarantined: Vec::new(),
             faults: HashMap::new(),
-            lasting: HashMap::new(),
-            manners: HashMap::new(),
+            permanent_faults: HashMap::new(),
+            behaviors: HashMap::new(),
             repairs: VecDeque::new(),
-            doubled: Vec::new(),
+            rejected_by_backstop: Vec::new(),
             respects_capacity: true,
-            repeats: false,
-            says_now: false,
+            repeats_leases: false,
+            always_due: false,
             in_order: false,
             armed: false,
             notifications: None,
@@ -179,29 +179,29 @@ impl Sim {
         })))
     }
 
-    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
-        self.0.lock().expect("no test panics while it holds this")
+    pub(crate) fn state(&self) -> MutexGuard<'_, SimState> {
+        self.0.lock().expect("no test panics while it holds the lock")
     }
 
-    /// A look at one thing. Two looks fit in one expression, which two guards do not.
-    pub(crate) fn see<T>(&self, look: impl FnOnce(&World) -> T) -> T {
-        look(&self.world())
+    /// Reads one value. Two reads fit in one expression, which two guards do not.
+    pub(crate) fn read<T>(&self, value: impl FnOnce(&SimState) -> T) -> T {
+        value(&self.state())
     }
 
-    pub(crate) fn manner(&self, route: &str, manner: Manner) {
-        self.world().manners.insert(route.to_owned(), manner);
+    pub(crate) fn set_behavior(&self, route: &str, behavior: Behavior) {
+        self.state().behaviors.insert(route.to_owned(), behavior);
     }
 
-    /// The next calls of this kind fail like that, one after the other.
-    pub(crate) fn faults(&self, call: Call, faults: &[Fault]) {
-        self.world().faults.entry(call).or_default().extend(faults);
+    /// Injects faults into the next calls of this kind, one each.
+    pub(crate) fn inject(&self, call: Call, faults: &[Fault]) {
+        self.state().faults.entry(call).or_default().extend(faults);
     }
 
-    /// All calls of this kind fail like that, or no longer.
-    pub(crate) fn always(&self, call: Call, fault: Option<Fault>) {
+    /// Injects a fault into every call of this kind, or removes it.
+    pub(crate) fn set_fault(&self, call: Call, fault: Option<Fault>) {
         match fault {
-            Some(fault) => self.world().lasting.insert(call, fault),
-            None => self.world().lasting.remove(&call),
+            Some(fault) => self.state().permanent_faults.insert(call, fault),
+            None => self.state().permanent_faults.remove(&call),
         };
     }
 
@@ -215,81 +215,81 @@ impl Sim {
         }
     }
 
-    /// A row that is due later. Rows that are due now are notified, if the listener is armed.
+    /// Enqueues a row that is due later. A row that is due now is notified, if the listener is armed.
     pub(crate) fn schedule(&self, route: &str, wait: Duration) -> u64 {
-        let mut world = self.world();
-        world.next_id += 1;
-        let id = world.next_id;
+        let mut state = self.state();
+        state.next_id += 1;
+        let id = state.next_id;
         let row = Row { route: route.to_owned(), due: Instant::now() + wait, lease: None, ended: false };
-        world.rows.insert(id, row);
-        if world.armed
+        state.rows.insert(id, row);
+        if state.armed
             && wait.is_zero()
-            && let Some(notifications) = &world.notifications
+            && let Some(notifications) = &state.notifications
         {
             let _ = notifications.send(());
         }
         id
     }
 
-    /// Notifies without a reason.
+    /// Sends a notification without a row.
     pub(crate) fn notify(&self) {
-        if let Some(notifications) = &self.world().notifications {
+        if let Some(notifications) = &self.state().notifications {
             let _ = notifications.send(());
         }
     }
 
     /// The listener's connection is lost.
     pub(crate) fn disconnect_listener(&self) {
-        let mut world = self.world();
-        world.notifications = None;
-        world.armed = false;
+        let mut state = self.state();
+        state.notifications = None;
+        state.armed = false;
     }
 
-    /// Another worker takes over a row, whatever its lease says.
+    /// Another worker claims a row, although it is leased.
     pub(crate) fn take_over(&self, id: u64) {
-        let mut world = self.world();
-        world.tokens += 1;
-        let token = world.tokens;
-        let row = world.rows.get_mut(&id).expect("a row");
+        let mut state = self.state();
+        state.tokens += 1;
+        let token = state.tokens;
+        let row = state.rows.get_mut(&id).expect("a row");
         row.lease = Some((token, Instant::now() + 3600 * S));
     }
 
     pub(crate) fn leased(&self) -> usize {
-        self.world().rows.values().filter(|row| !row.ended && row.lease.is_some()).count()
+        self.state().rows.values().filter(|row| !row.ended && row.lease.is_some()).count()
     }
 
     pub(crate) fn armed(&self) -> bool {
-        self.world().armed
+        self.state().armed
     }
 
     pub(crate) fn now(&self) -> Duration {
-        self.world().start.elapsed()
+        self.state().start.elapsed()
     }
 
-    pub(crate) fn made(&self, call: Call) -> Vec<Made> {
-        self.world().made.iter().filter(|made| made.call == call).copied().collect()
+    pub(crate) fn calls(&self, call: Call) -> Vec<RecordedCall> {
+        self.state().calls.iter().filter(|recorded| recorded.call == call).copied().collect()
     }
 
     pub(crate) fn times(&self, call: Call) -> Vec<Duration> {
-        self.made(call).iter().map(|made| made.at).collect()
+        self.calls(call).iter().map(|call| call.at).collect()
     }
 
     pub(crate) fn ledger(&self, id: u64) -> Vec<Outcome> {
-        self.world().ledger.iter().filter(|(row, _)| *row == id).map(|(_, outcome)| *outcome).collect()
+        self.state().ledger.iter().filter(|(row, _)| *row == id).map(|(_, outcome)| *outcome).collect()
     }
 
     pub(crate) fn dispatched_at(&self, id: u64) -> Option<Duration> {
-        self.world().dispatched.iter().find(|(row, _)| *row == id).map(|(_, at)| *at)
+        self.state().dispatched.iter().find(|(row, _)| *row == id).map(|(_, at)| *at)
     }
 
-    /// Records a call and injects its fault: Ok if the work is to be done.
+    /// Records a call and injects its fault; `Ok` if the call is to be executed.
     async fn call(&self, call: Call, size: usize) -> Result<(), LaneError> {
         let fault = {
-            let mut world = self.world();
-            let at = world.start.elapsed();
-            world.made.push(Made { call, at, size, got: 0 });
-            let lasting = world.lasting.get(&call).copied();
-            world.faults.get_mut(&call).and_then(VecDeque::pop_front).or(lasting)
+            let mut state = self.state();
+            let at = state.start.elapsed();
+            state.calls.push(RecordedCall { call, at, size, rows: 0 });
+            let permanent_faults = state.permanent_faults.get(&call).copied();
+            state.faults.get_mut(&call).and_then(VecDeque::pop_front).or(permanent_faults)
         };
         match fault {
             None | Some(Fault::AnswerLost) => Ok(()),
@@ -300,13 +300,13 @@ impl Sim {
                 sleep(time).await;
                 Ok(())
             }
-            Some(Fault::Panic) => panic!("to order"),
+            Some(Fault::Panic) => panic!("injected"),
         }
     }
 
-    /// Whether the answer to the call that is next is lost. Looked at before the call, since that takes the fault away.
+    /// Whether the answer to the next call is lost. Checked before the call, which consumes the fault.
     fn loses_answer(&self, call: Call) -> bool {
-        let world = self.world();
-        world.faults.get(&call).and_then(|faults| faults.front()) == Some(&Fault::AnswerLost)
+        let state = self.state();
+        state.faults.get(&call).and_then(|faults| faults.front()) == Some(&Fault::AnswerLost)
     }
 }

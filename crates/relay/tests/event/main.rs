@@ -1,26 +1,26 @@
-//! The event lane over a real PostgreSQL, with a sink in this process that remembers what it was given.
+//! The event lane on a real PostgreSQL, with a fake sink.
 
-// All of it is a test, also what is not marked as one: the lints may know.
+// The whole crate is a test, so that lints treat its helpers as test code.
 #![cfg(test)]
 
+mod fixture;
 mod order;
 mod outage;
-mod stage;
 
 use std::time::Duration;
 
 use symphony_relay::event::order::Order;
 use symphony_relay::sink::Published;
 
-use stage::{Stage, route};
+use fixture::{Fixture, route};
 
 #[tokio::test]
 async fn a_committed_event_is_published_once_and_processed() {
-    let stage = Stage::set().await;
-    let work = stage.start(Order::Held, vec![route("*", "*", "memory", "{aggregate_type}.{event_type}")]);
-    let id = stage.publish("order", "7", "Placed").await;
-    stage.until_processed(1).await;
-    let sent = stage.sink.sent();
+    let fixture = Fixture::new().await;
+    let relayer = fixture.start(Order::Held, vec![route("*", "*", "memory", "{aggregate_type}.{event_type}")]);
+    let id = fixture.publish("order", "7", "Placed").await;
+    fixture.until_processed(1).await;
+    let sent = fixture.sink.sent();
     assert_eq!(sent.len(), 1);
     let message = &sent[0];
     assert_eq!((message.id.as_str(), message.source.as_str()), (id.to_string().as_str(), "//test"));
@@ -28,70 +28,70 @@ async fn a_committed_event_is_published_once_and_processed() {
     assert_eq!((message.event_type.as_str(), message.destination.as_str()), ("Placed", "order.Placed"));
     assert_eq!(message.ordering_key(), "order/7");
     assert_eq!(message.data.parse::<serde_json::Value>().unwrap(), serde_json::json!({ "n": 1 }));
-    work.end().await;
+    relayer.stop().await;
 }
 
 #[tokio::test]
-async fn what_the_broker_did_not_confirm_comes_back_and_says_why() {
-    let stage = Stage::set().await;
-    stage.sink.answer_next(Published::Failed("the broker is away".into()));
-    stage.sink.answer_next(Published::Refused("it is too large".into()));
-    let work = stage.start(Order::Held, vec![route("*", "*", "memory", "all")]);
-    let id = stage.publish("order", "7", "Placed").await;
-    // By itself it would come back after one second and then after two.
-    stage.until_processed_hastened(1).await;
-    assert_eq!(stage.sink.sent().len(), 3);
-    assert_eq!(stage.errors(id).await, ["the broker is away", "it is too large"]);
-    work.end().await;
+async fn an_unconfirmed_event_is_retried_and_records_why() {
+    let fixture = Fixture::new().await;
+    fixture.sink.answer_next(Published::Failed("the broker is down".into()));
+    fixture.sink.answer_next(Published::Refused("it is too large".into()));
+    let relayer = fixture.start(Order::Held, vec![route("*", "*", "memory", "all")]);
+    let id = fixture.publish("order", "7", "Placed").await;
+    // Its backoff would be one second, and then two.
+    fixture.until_processed_skipping_backoff(1).await;
+    assert_eq!(fixture.sink.sent().len(), 3);
+    assert_eq!(fixture.errors(id).await, ["the broker is down", "it is too large"]);
+    relayer.stop().await;
 }
 
 #[tokio::test]
-async fn while_the_only_sink_is_away_events_are_left_alone_but_for_one_at_a_time() {
-    let stage = Stage::set().await;
-    // More than make the breaker open, and more than are tried while it is.
+async fn while_the_only_sink_is_down_events_stay_pending_except_one_probe_at_a_time() {
+    let fixture = Fixture::new().await;
+    // Enough to open the breaker and to fail every probe.
     for _ in 0..100 {
-        stage.sink.answer_next(Published::Failed("the broker is away".into()));
+        fixture.sink.answer_next(Published::Failed("the broker is down".into()));
     }
     for number in 0..8 {
-        stage.publish("order", &number.to_string(), "Placed").await;
+        fixture.publish("order", &number.to_string(), "Placed").await;
     }
-    // They are there before the relayer is, so one claim brings them all: none is under way when the breaker opens.
-    let work = stage.start(Order::Held, vec![route("*", "*", "memory", "all")]);
-    stage.until_failures(8).await;
-    let tried = stage.sink.sent().len();
+    // They exist before the relayer starts, so one claim returns them all: none is in flight when the breaker opens.
+    let relayer = fixture.start(Order::Held, vec![route("*", "*", "memory", "all")]);
+    fixture.until_failures(8).await;
+    let attempts = fixture.sink.sent().len();
     for number in 8..60 {
-        stage.publish("order", &number.to_string(), "Placed").await;
+        fixture.publish("order", &number.to_string(), "Placed").await;
     }
-    stage.until_hastened("the sink is tried again, twice", async || stage.sink.sent().len() >= tried + 2).await;
-    let handed_back = "select count(*) from m10_recovery.outbox_errors where error <> 'the broker is away'";
-    assert_eq!(stage.count(handed_back).await, 0);
-    stage.sink.confirm_all();
-    stage.until_processed_hastened(60).await;
-    work.end().await;
+    fixture.until_skipping_backoff("two probes", async || fixture.sink.sent().len() >= attempts + 2).await;
+    let other_errors = "select count(*) from m10_recovery.outbox_errors where error <> 'the broker is down'";
+    assert_eq!(fixture.count(other_errors).await, 0);
+    fixture.sink.confirm_all();
+    fixture.until_processed_skipping_backoff(60).await;
+    relayer.stop().await;
 }
 
 #[tokio::test]
-async fn an_event_that_no_route_fits_waits_and_holds_up_nobody() {
-    let stage = Stage::set().await;
-    let work = stage.start(Order::Held, vec![route("order", "*", "memory", "all")]);
-    let lost = stage.publish("cart", "7", "Emptied").await;
-    stage.publish("order", "7", "Placed").await;
-    stage.until_processed(1).await;
-    stage.until_errors(lost, 1).await;
-    assert_eq!(stage.errors(lost).await[0], "no route fits Emptied of cart");
-    work.end().await;
+async fn an_event_without_a_route_fails_and_blocks_no_other() {
+    let fixture = Fixture::new().await;
+    let relayer = fixture.start(Order::Held, vec![route("order", "*", "memory", "all")]);
+    let unrouted = fixture.publish("cart", "7", "Emptied").await;
+    fixture.publish("order", "7", "Placed").await;
+    fixture.until_processed(1).await;
+    fixture.until_errors(unrouted, 1).await;
+    assert_eq!(fixture.errors(unrouted).await[0], "no route matches Emptied of cart");
+    relayer.stop().await;
 }
 
 #[tokio::test]
-async fn a_relayer_that_stops_finishes_what_it_holds() {
-    let stage = Stage::set().await;
-    stage.sink.take(Duration::from_millis(300));
-    let work = stage.start(Order::Held, vec![route("*", "*", "memory", "all")]);
+async fn a_relayer_that_stops_completes_its_claims() {
+    let fixture = Fixture::new().await;
+    fixture.sink.set_latency(Duration::from_millis(300));
+    let relayer = fixture.start(Order::Held, vec![route("*", "*", "memory", "all")]);
     for number in 0..20 {
-        stage.publish("order", &number.to_string(), "Placed").await;
+        fixture.publish("order", &number.to_string(), "Placed").await;
     }
-    stage.until_sent(1).await;
-    work.end().await;
+    fixture.until_sent(1).await;
+    relayer.stop().await;
     let held = "select count(*) from m10_recovery.outbox where processed_at is null and claimed_at is not null";
-    assert_eq!(stage.count(held).await, 0);
+    assert_eq!(fixture.count(held).await, 0);
 }

@@ -1,13 +1,13 @@
-//! What an outage costs where order is strict: how often events go back, and how long it takes to catch up, with the delays of the
-//! contract as they are. What a case gave is printed.
+//! The cost of a broker outage with strict order: how often events are released, and how long the relayers take to
+//! catch up, with the backoff of the contract. Each case prints its result.
 
 use std::time::Instant;
 
 use symphony_relay::event::order::Order;
 
-use crate::stage::{Stage, route};
+use crate::fixture::{Fixture, route};
 
-/// Events of so many aggregates; the broker goes away when a tenth has left, until so many attempts have failed.
+/// The broker goes down after a tenth of the events is published, until `failures` attempts have failed.
 struct Case {
     events: i32,
     aggregates: i32,
@@ -16,50 +16,50 @@ struct Case {
 }
 
 impl Case {
-    /// How often an event went back because it had to wait: in all, and the most for one.
+    /// How many releases there were because an event had to wait: in total, and the maximum for one event.
     async fn run(&self) -> (i64, i64) {
-        let stage = Stage::set().await;
+        let fixture = Fixture::new().await;
         let insert = "insert into m10_recovery.outbox (aggregate_type, aggregate_id, event_type, payload)
                       select 'order', (i % $2)::text, 'Changed', '{}' from generate_series(0, $1 - 1) i";
-        stage.owner.execute(insert, &[&self.events, &self.aggregates]).await.unwrap();
-        let begin = |_| stage.start(Order::Aggregate, vec![route("*", "*", "memory", "all")]);
-        let works: Vec<_> = (0..self.relayers).map(begin).collect();
-        stage.until_processed(i64::from(self.events / 10)).await;
-        stage.sink.go_away(true);
-        let failures = "select count(*) from m10_recovery.outbox_errors where error = 'the broker is away'";
-        stage.until("attempts fail", async || stage.count(failures).await >= self.failures).await;
-        stage.sink.go_away(false);
-        let back = Instant::now();
-        stage.until_processed(i64::from(self.events)).await;
-        let took = back.elapsed();
-        for work in works {
-            work.end().await;
+        fixture.owner.execute(insert, &[&self.events, &self.aggregates]).await.unwrap();
+        let begin = |_| fixture.start(Order::Aggregate, vec![route("*", "*", "memory", "all")]);
+        let running: Vec<_> = (0..self.relayers).map(begin).collect();
+        fixture.until_processed(i64::from(self.events / 10)).await;
+        fixture.sink.set_down(true);
+        let failures = "select count(*) from m10_recovery.outbox_errors where error = 'the broker is down'";
+        fixture.until("attempts have failed", async || fixture.count(failures).await >= self.failures).await;
+        fixture.sink.set_down(false);
+        let recovered = Instant::now();
+        fixture.until_processed(i64::from(self.events)).await;
+        let took = recovered.elapsed();
+        for relayer in running {
+            relayer.stop().await;
         }
-        let number = async |sql: &str| stage.count(sql).await;
+        let number = async |sql: &str| fixture.count(sql).await;
         let waited = "from m10_recovery.outbox_errors where error like 'waits behind%'";
-        let in_all = number(&format!("select count(*) {waited}")).await;
-        let most = format!("select coalesce(max(n), 0) from (select count(*) as n {waited} group by event_id) w");
-        let (most, retries) =
-            (number(&most).await, number("select sum(retry_count) from m10_recovery.outbox").await);
+        let total = number(&format!("select count(*) {waited}")).await;
+        let max = format!("select coalesce(max(n), 0) from (select count(*) as n {waited} group by event_id) w");
+        let (max, retries) =
+            (number(&max).await, number("select sum(retry_count) from m10_recovery.outbox").await);
         let Self { events, aggregates, relayers, failures } = self;
         println!(
             "{events} events of {aggregates} aggregates, {relayers} relayers, {failures} failures: caught up {took:.1?} \
-             after it was back, {retries} retries, {in_all} of them by waiting, {most} at most of one event"
+             after the broker was back, {retries} retries, {total} of them by waiting, at most {max} per event"
         );
-        (in_all, most)
+        (total, max)
     }
 }
 
 #[tokio::test]
-async fn one_aggregate_catches_up_and_each_event_waits_in_vain_once_at_most() {
+async fn after_an_outage_one_aggregate_catches_up_and_releases_each_event_at_most_once() {
     let case = Case { events: 400, aggregates: 1, relayers: 1, failures: 2 };
-    let (in_all, most) = case.run().await;
-    assert!(in_all <= 32 && most <= 1, "{in_all} in all, {most} of one");
+    let (total, max) = case.run().await;
+    assert!(total <= 32 && max <= 1, "{total} in total, {max} for one event");
 }
 
 #[tokio::test]
-async fn three_relayers_catch_up_with_eight_aggregates_and_do_not_get_in_each_others_way() {
+async fn after_an_outage_three_relayers_catch_up_with_eight_aggregates_and_release_each_event_at_most_once() {
     let case = Case { events: 800, aggregates: 8, relayers: 3, failures: 9 };
-    let (in_all, most) = case.run().await;
-    assert!(in_all <= 3 * 32 && most <= 1, "{in_all} in all, {most} of one");
+    let (total, max) = case.run().await;
+    assert!(total <= 3 * 32 && max <= 1, "{total} in total, {max} for one event");
 }

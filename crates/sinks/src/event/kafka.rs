@@ -1,9 +1,9 @@
-//! Events to Kafka: an idempotent producer that waits for all in-sync replicas, with the aggregate as the key.
+//! Publishes events to Kafka with an idempotent producer that waits for all in-sync replicas (`acks=all`).
 //!
-//! The producer numbers what it sends, so that what it sends again by itself is stored once. What the engine publishes
-//! again is another record with the same id, for consumers to drop. See `docs/sinks/kafka.md`.
+//! The aggregate is the key of the record. The brokers deduplicate what the producer retries by itself. A retry by the
+//! relayer is a new record with the same event id, which consumers drop. See `docs/sinks/kafka.md`.
 //!
-//! The client makes and keeps the connections to the brokers itself. It keeps a message no longer than `timeout`.
+//! librdkafka manages the connections to the brokers. It queues a message no longer than `timeout`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,16 +18,16 @@ use serde::Deserialize;
 use symphony_relay::sink::Message;
 
 use super::cloudevent;
-use crate::broker::{Common, Login};
-use crate::config::Problem;
-use crate::courier::{Courier, Limits, Protocol, Sent};
+use crate::broker::{BrokerSettings, Login};
+use crate::config::SettingError;
+use crate::connection_manager::{ConnectionManager, Limits, SendResult, WireProtocol};
 
-/// The largest data by default: what brokers take by default, with room for the rest of the record.
-const LARGEST: usize = 1_000_000;
-/// Room for the key and the headers.
-const HEADROOM: usize = 64 * 1024;
-/// How long a topic may be unknown before it is taken for one that does not exist.
-const TOPIC_APPEARS_WITHIN: Duration = Duration::from_secs(2);
+/// The brokers' own default, less some space for the rest of the record.
+const DEFAULT_MAX_BYTES: usize = 1_000_000;
+/// Space for the key and the headers of a record.
+const RECORD_OVERHEAD_BYTES: usize = 64 * 1024;
+/// How long the client waits for a topic's metadata before it reports an unknown topic.
+const TOPIC_METADATA_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,7 +37,7 @@ struct Settings {
     sasl_mechanism: Mechanism,
 }
 
-/// How a password is shown to the brokers.
+/// The SASL mechanism.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 enum Mechanism {
     #[default]
@@ -59,45 +59,47 @@ impl Mechanism {
     }
 }
 
-/// Topics, as a courier needs them.
+/// The wire protocol of Kafka.
 pub(crate) struct Kafka {
     config: ClientConfig,
     connect_timeout: Duration,
 }
 
-/// The client's own log lines name brokers and errors. They are ours to write or not, and what matters comes back as
-/// the outcome of a publication.
-pub(crate) struct Quiet;
+/// Discards librdkafka's own log lines: an error that matters comes back as the result of a send.
+pub(crate) struct SilentContext;
 
-impl ClientContext for Quiet {
+impl ClientContext for SilentContext {
     fn log(&self, _: RDKafkaLogLevel, _: &str, _: &str) {}
 
     fn error(&self, _: KafkaError, _: &str) {}
 }
 
 impl Kafka {
-    pub(crate) fn build(settings: toml::Table) -> Result<Courier<Self>, Problem> {
-        let (common, own): (Common, Settings) = Common::read(settings)?;
-        let limits = common.limits(LARGEST)?;
+    pub(crate) fn build(settings: toml::Table) -> Result<ConnectionManager<Self>, SettingError> {
+        let (common, own): (BrokerSettings, Settings) = BrokerSettings::read(settings)?;
+        let limits = common.limits(DEFAULT_MAX_BYTES)?;
         for broker in &own.brokers {
             let fits = broker.rsplit_once(':').is_some_and(|(host, port)| {
                 !host.is_empty() && !host.contains([',', '/', '@', ' ']) && port.parse::<u16>().is_ok()
             });
             if !fits {
-                return Err(Problem::new("brokers", "must be hosts with ports, such as [\"kafka.example:9093\"]"));
+                return Err(SettingError::new(
+                    "brokers",
+                    "must be hosts with ports, such as [\"kafka.example:9093\"]",
+                ));
             }
         }
         if own.brokers.is_empty() {
-            return Err(Problem::new("brokers", "must name at least one, such as [\"kafka.example:9093\"]"));
+            return Err(SettingError::new("brokers", "must name at least one, such as [\"kafka.example:9093\"]"));
         }
         let mut config = ClientConfig::new();
-        basics(&mut config, &own.brokers, limits);
-        security(&mut config, &common, &own)?;
-        Ok(Courier::new(Self { config, connect_timeout: limits.connect_timeout }, limits))
+        producer_options(&mut config, &own.brokers, limits);
+        security_options(&mut config, &common, &own)?;
+        Ok(ConnectionManager::new(Self { config, connect_timeout: limits.connect_timeout }, limits))
     }
 }
 
-fn basics(config: &mut ClientConfig, brokers: &[String], limits: Limits) {
+fn producer_options(config: &mut ClientConfig, brokers: &[String], limits: Limits) {
     let milliseconds = |time: Duration| time.as_millis().to_string();
     config
         .set("bootstrap.servers", brokers.join(","))
@@ -105,25 +107,29 @@ fn basics(config: &mut ClientConfig, brokers: &[String], limits: Limits) {
         .set("enable.idempotence", "true")
         .set("acks", "all")
         .set("linger.ms", "1")
-        // A little less than the courier waits: what comes too late is then the client's own word, and gone from it.
+        // Shorter than `timeout`: the client then reports the timeout itself and no longer queues the message.
         .set("message.timeout.ms", milliseconds(limits.timeout * 8 / 10))
         .set("request.timeout.ms", milliseconds((limits.timeout * 8 / 10).max(Duration::from_millis(1))))
         .set(
             "socket.connection.setup.timeout.ms",
             milliseconds(limits.connect_timeout.max(Duration::from_secs(1))),
         )
-        .set("topic.metadata.propagation.max.ms", milliseconds(TOPIC_APPEARS_WITHIN.min(limits.timeout / 2)))
+        .set("topic.metadata.propagation.max.ms", milliseconds(TOPIC_METADATA_TIMEOUT.min(limits.timeout / 2)))
         .set("reconnect.backoff.max.ms", "1000")
-        .set("message.max.bytes", (limits.max_bytes + HEADROOM).to_string())
+        .set("message.max.bytes", (limits.max_bytes + RECORD_OVERHEAD_BYTES).to_string())
         .set("log_level", "0");
 }
 
-/// TLS by the client's own library, where it was built with one.
-fn security(config: &mut ClientConfig, common: &Common, own: &Settings) -> Result<(), Problem> {
+/// TLS and SASL. librdkafka brings its own TLS, if it was built with it.
+fn security_options(
+    config: &mut ClientConfig,
+    common: &BrokerSettings,
+    own: &Settings,
+) -> Result<(), SettingError> {
     let login = common.login(true)?;
     if !common.allow_plain && !cfg!(feature = "kafka-tls") {
         let text = "must be true: this build has no TLS for Kafka. Build with the feature kafka-tls to have it";
-        return Err(Problem::new("allow_plain", text));
+        return Err(SettingError::new("allow_plain", text));
     }
     let tls = !common.allow_plain;
     let protocol = match (tls, login.is_some()) {
@@ -137,7 +143,7 @@ fn security(config: &mut ClientConfig, common: &Common, own: &Settings) -> Resul
         if !cfg!(feature = "kafka-tls") && !matches!(own.sasl_mechanism, Mechanism::Plain) {
             let text =
                 "must be \"PLAIN\": this build has no other. Build with the feature kafka-tls to have SCRAM";
-            return Err(Problem::new("sasl_mechanism", text));
+            return Err(SettingError::new("sasl_mechanism", text));
         }
         config
             .set("sasl.mechanism", own.sasl_mechanism.name())
@@ -152,18 +158,23 @@ fn security(config: &mut ClientConfig, common: &Common, own: &Settings) -> Resul
     for (setting, property, path) in files {
         let Some(path) = path else { continue };
         if !tls {
-            return Err(Problem::new(setting, "means nothing with allow_plain = true: leave one of them out"));
+            return Err(SettingError::new(
+                setting,
+                "means nothing with allow_plain = true: leave one of them out",
+            ));
         }
         let readable = std::fs::File::open(path);
-        readable.map_err(|error| Problem::new(setting, "must name a PEM file that can be read").because(error))?;
+        readable.map_err(|error| {
+            SettingError::new(setting, "must name a PEM file that can be read").with_source(error)
+        })?;
         config.set(property, path.display().to_string());
     }
     Ok(())
 }
 
-impl Protocol for Kafka {
-    type Load = Message;
-    type Connection = FutureProducer<Quiet>;
+impl WireProtocol for Kafka {
+    type Delivery = Message;
+    type Connection = FutureProducer<SilentContext>;
 
     fn check(&self, message: &Message) -> Result<(), String> {
         let topic = &message.destination;
@@ -173,73 +184,75 @@ impl Protocol for Kafka {
         if fits { Ok(()) } else { Err(text.to_owned()) }
     }
 
-    async fn connect(&self) -> Result<FutureProducer<Quiet>, String> {
+    async fn connect(&self) -> Result<FutureProducer<SilentContext>, String> {
         let config = self.config.clone();
-        // Making a client reads files and starts threads.
-        let made = tokio::task::spawn_blocking(move || config.create_with_context(Quiet)).await;
+        // Creating a client reads files and starts threads.
+        let made = tokio::task::spawn_blocking(move || config.create_with_context(SilentContext)).await;
         match made {
             Ok(Ok(producer)) => Ok(producer),
-            // What it says may quote the settings, and so a password.
-            Ok(Err(KafkaError::ClientConfig(_, _, property, _))) => Err(format!("the client refuses {property}")),
-            Ok(Err(_)) | Err(_) => Err("no client can be made from the settings".to_owned()),
+            // The message may quote the settings, and so a password.
+            Ok(Err(KafkaError::ClientConfig(_, _, property, _))) => {
+                Err(format!("librdkafka refuses the property {property}"))
+            }
+            Ok(Err(_)) | Err(_) => Err("librdkafka cannot create a producer from the settings".to_owned()),
         }
     }
 
-    fn is_open(&self, producer: &FutureProducer<Quiet>) -> bool {
+    fn is_open(&self, producer: &FutureProducer<SilentContext>) -> bool {
         producer.client().fatal_error().is_none()
     }
 
-    async fn send(&self, producer: &FutureProducer<Quiet>, message: &Message) -> Sent {
+    async fn send(&self, producer: &FutureProducer<SilentContext>, message: &Message) -> SendResult {
         let key = message.ordering_key();
         let record =
             FutureRecord::to(&message.destination).key(&key).payload(&message.data).headers(headers(message));
         let Err((error, _)) = producer.send(record, self.connect_timeout).await else {
-            return Sent::confirmed(false);
+            return SendResult::confirmed(false);
         };
         let Some(code) = error.rdkafka_error_code() else {
-            return Sent::failed("the client could not send it");
+            return SendResult::failed("librdkafka could not send it");
         };
-        meaning(code)
+        classify(code)
     }
 
-    async fn close(&self, producer: Arc<FutureProducer<Quiet>>) {
+    async fn close(&self, producer: Arc<FutureProducer<SilentContext>>) {
         let limit = self.connect_timeout;
         let _ = tokio::task::spawn_blocking(move || producer.flush(limit)).await;
     }
 }
 
-/// What the code of an error means.
-fn meaning(code: RDKafkaErrorCode) -> Sent {
+/// Maps an error code to the result of the send.
+fn classify(code: RDKafkaErrorCode) -> SendResult {
     use RDKafkaErrorCode as Code;
     match code {
         Code::UnknownTopic | Code::UnknownTopicOrPartition => {
-            Sent::refused("there is no such topic: create it, or change the route")
+            SendResult::refused("the topic does not exist: create it, or change the route")
         }
         Code::MessageSizeTooLarge => {
-            Sent::refused("it is larger than the topic takes: raise max.message.bytes of the topic")
+            SendResult::refused("it exceeds max.message.bytes of the topic: raise max.message.bytes")
         }
         Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => {
-            Sent::refused("the user may not write to the topic: grant WRITE and IDEMPOTENT_WRITE")
+            SendResult::refused("the user may not write to the topic: grant WRITE and IDEMPOTENT_WRITE")
         }
         Code::InvalidTopic | Code::InvalidRecord | Code::PolicyViolation => {
-            Sent::refused(format!("the broker refused it: {code}"))
+            SendResult::refused(format!("the broker refused it: {code}"))
         }
         Code::Authentication | Code::SaslAuthenticationFailed => {
-            Sent::Broken("the brokers do not accept our credentials".to_owned())
+            SendResult::ConnectionLost("the brokers refuse the credentials: check user and password".to_owned())
         }
-        // The numbers of this producer are of no use any more: the next one begins anew.
+        // The sequence numbers of this producer are lost: the next delivery creates a new producer.
         Code::Fatal
         | Code::OutOfOrderSequenceNumber
         | Code::UnknownProducerId
         | Code::InvalidProducerEpoch
         | Code::PurgeQueue
-        | Code::PurgeInflight => Sent::Broken(format!("the producer must begin anew: {code}")),
-        Code::MessageTimedOut => Sent::failed("the brokers did not confirm in time"),
-        _ => Sent::failed(format!("the brokers could not take it: {code}")),
+        | Code::PurgeInflight => SendResult::ConnectionLost(format!("the producer must be created again: {code}")),
+        Code::MessageTimedOut => SendResult::failed("the brokers did not confirm in time"),
+        _ => SendResult::failed(format!("the brokers could not store it: {code}")),
     }
 }
 
-/// The binary mode of CloudEvents.
+/// The headers of the CloudEvents binary mode.
 fn headers(message: &Message) -> OwnedHeaders {
     let mut headers = OwnedHeaders::new();
     for (name, value) in cloudevent::attributes(message) {

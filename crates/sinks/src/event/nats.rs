@@ -1,7 +1,7 @@
-//! Events to NATS JetStream: published with an id by which the server drops repeats, and confirmed by the stream.
+//! Publishes events to NATS JetStream, and waits for the stream's acknowledgement.
 //!
-//! Streams are the operators': where none takes a subject, the event is refused and nothing is created. See
-//! `docs/sinks/nats.md`.
+//! The server deduplicates by `Nats-Msg-Id`. Operators create the streams: if none takes a subject, the event is
+//! refused and nothing is created. See `docs/sinks/nats.md`.
 
 use std::sync::Arc;
 
@@ -14,16 +14,18 @@ use std::path::PathBuf;
 use symphony_relay::sink::Message;
 
 use super::cloudevent;
-use crate::broker::{Common, Endpoint, Login, Schemes, either};
-use crate::config::Problem;
-use crate::courier::{Courier, Limits, Protocol, Sent, told};
-use crate::secret::{OneOrMany, Secret, Source};
+use crate::broker::{BrokerSettings, Endpoint, Login, Schemes};
+use crate::config::SettingError;
+use crate::connection_manager::{ConnectionManager, Limits, SendResult, WireProtocol};
+use crate::encoding;
+use crate::error_text::error_chain;
+use crate::secret::{self, OneOrMany, Secret, SecretSource};
 
 const SCHEMES: Schemes = Schemes { tls: ("tls", 4222), plain: ("nats", 4222) };
-/// The largest data by default: what a server takes by default, headers included.
-const LARGEST: usize = 1024 * 1024;
-/// How many confirmations may be awaited at once. The engine's slots are the real bound.
-const IN_FLIGHT: usize = 10_000;
+/// The server's own default, which includes the headers.
+const DEFAULT_MAX_BYTES: usize = 1024 * 1024;
+/// How many acknowledgements may be outstanding. The relayer's slots are the effective limit.
+const MAX_ACKS_IN_FLIGHT: usize = 10_000;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,12 +43,12 @@ enum Credentials {
     None,
     Login(Login),
     Token(Secret),
-    /// A JWT with the key to sign for it, as `nsc` writes them.
-    Decorated(Secret),
+    /// A JWT and its signing key, as `nsc` writes them to a `.creds` file.
+    JwtAndSeed(Secret),
     Nkey(Secret),
 }
 
-/// JetStream, as a courier needs it.
+/// The wire protocol of JetStream.
 pub(crate) struct Nats {
     servers: Vec<async_nats::ServerAddr>,
     tls: Option<rustls::ClientConfig>,
@@ -56,28 +58,28 @@ pub(crate) struct Nats {
 }
 
 impl Nats {
-    pub(crate) fn build(settings: toml::Table) -> Result<Courier<Self>, Problem> {
-        let (common, own): (Common, Settings) = Common::read(settings)?;
+    pub(crate) fn build(settings: toml::Table) -> Result<ConnectionManager<Self>, SettingError> {
+        let (common, own): (BrokerSettings, Settings) = BrokerSettings::read(settings)?;
         let mut servers = Vec::new();
         let mut tls = false;
         for text in own.url.iter() {
             let endpoint = Endpoint::parse(text, &SCHEMES, common.allow_plain)?;
             if !endpoint.path.is_empty() {
-                return Err(Problem::new("url", "must end with the port"));
+                return Err(SettingError::new("url", "must end with the port"));
             }
             tls |= endpoint.tls;
             servers.push(text.parse().map_err(|error| {
-                Problem::new("url", "must be a URL, such as \"tls://nats.example:4222\"").because(error)
+                SettingError::new("url", "must be a URL, such as \"tls://nats.example:4222\"").with_source(error)
             })?);
         }
         if servers.is_empty() {
-            return Err(Problem::new("url", "must name a server"));
+            return Err(SettingError::new("url", "must name a server"));
         }
         let config = common.tls(tls)?;
-        let limits = common.limits(LARGEST)?;
+        let limits = common.limits(DEFAULT_MAX_BYTES)?;
         let credentials = credentials(&common, &own)?;
         let tls = tls.then_some(config);
-        Ok(Courier::new(Self { servers, tls, tls_first: own.tls_first, credentials, limits }, limits))
+        Ok(ConnectionManager::new(Self { servers, tls, tls_first: own.tls_first, credentials, limits }, limits))
     }
 
     fn options(&self) -> Result<ConnectOptions, String> {
@@ -85,7 +87,7 @@ impl Nats {
             .name("symphony")
             .connection_timeout(self.limits.connect_timeout)
             .request_timeout(Some(self.limits.timeout))
-            // Each server once, and not again after a loss: the courier makes new connections.
+            // Try each server once and never reconnect: the connection manager makes new connections.
             .max_reconnects(self.servers.len())
             .require_tls(self.tls.is_some());
         if let Some(tls) = &self.tls {
@@ -100,7 +102,7 @@ impl Nats {
                 options.user_and_password(user.clone().unwrap_or_default(), password.expose().to_owned())
             }
             Credentials::Token(token) => options.token(token.expose().to_owned()),
-            Credentials::Decorated(text) => {
+            Credentials::JwtAndSeed(text) => {
                 options.credentials(text.expose()).map_err(|_| "credentials_file cannot be used".to_owned())?
             }
             Credentials::Nkey(seed) => options.nkey(seed.expose().to_owned()),
@@ -108,24 +110,25 @@ impl Nats {
     }
 }
 
-fn credentials(common: &Common, own: &Settings) -> Result<Credentials, Problem> {
+fn credentials(common: &BrokerSettings, own: &Settings) -> Result<Credentials, SettingError> {
     let login = common.login(true)?.map(Credentials::Login);
-    let token = either("token_env", &own.token_env, "token_file", &own.token_file)?.map(Credentials::Token);
-    let decorated = match &own.credentials_file {
+    let token = secret::from_env_or_file("token_env", &own.token_env, "token_file", &own.token_file)?
+        .map(Credentials::Token);
+    let jwt = match &own.credentials_file {
         Some(path) => {
-            let text = Source::File(path.clone()).read("credentials_file")?;
-            ConnectOptions::new()
-                .credentials(text.expose())
-                .map_err(|_| Problem::new("credentials_file", "must hold a JWT and a seed, as nsc writes them"))?;
-            Some(Credentials::Decorated(text))
+            let text = SecretSource::File(path.clone()).read("credentials_file")?;
+            ConnectOptions::new().credentials(text.expose()).map_err(|_| {
+                SettingError::new("credentials_file", "must contain a JWT and a seed, as nsc writes them")
+            })?;
+            Some(Credentials::JwtAndSeed(text))
         }
         None => None,
     };
     let nkey = match &own.nkey_file {
-        Some(path) => Some(Credentials::Nkey(Source::File(path.clone()).read("nkey_file")?)),
+        Some(path) => Some(Credentials::Nkey(SecretSource::File(path.clone()).read("nkey_file")?)),
         None => None,
     };
-    let mut all = [login, token, decorated, nkey].into_iter().flatten();
+    let mut all = [login, token, jwt, nkey].into_iter().flatten();
     let first = all.next().unwrap_or(Credentials::None);
     match all.next() {
         None => Ok(first),
@@ -139,19 +142,19 @@ fn credentials(common: &Common, own: &Settings) -> Result<Credentials, Problem> 
             } else {
                 "user"
             };
-            Err(Problem::new(setting, text))
+            Err(SettingError::new(setting, text))
         }
     }
 }
 
-/// A client and what it publishes with.
+/// A client and its JetStream context.
 pub(crate) struct Connection {
     client: Client,
     stream: Context,
 }
 
-impl Protocol for Nats {
-    type Load = Message;
+impl WireProtocol for Nats {
+    type Delivery = Message;
     type Connection = Connection;
 
     fn check(&self, message: &Message) -> Result<(), String> {
@@ -166,14 +169,14 @@ impl Protocol for Nats {
     async fn connect(&self) -> Result<Connection, String> {
         let client = self.options()?.connect(&self.servers[..]).await.map_err(|error| match error.kind() {
             ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
-                "the server does not accept our credentials".to_owned()
+                "the server refuses the credentials: check the settings for user, password or token".to_owned()
             }
-            _ => told(&error),
+            _ => error_chain(&error),
         })?;
         let stream = ContextBuilder::new()
             .timeout(self.limits.timeout)
             .ack_timeout(self.limits.timeout)
-            .max_ack_inflight(IN_FLIGHT)
+            .max_ack_inflight(MAX_ACKS_IN_FLIGHT)
             .build(client.clone());
         Ok(Connection { client, stream })
     }
@@ -182,7 +185,7 @@ impl Protocol for Nats {
         connection.client.connection_state() == State::Connected
     }
 
-    async fn send(&self, connection: &Connection, message: &Message) -> Sent {
+    async fn send(&self, connection: &Connection, message: &Message) -> SendResult {
         let publication = PublishMessage::build().payload(message.data.clone().into()).headers(headers(message));
         let sent = connection.stream.send_publish(message.destination.clone(), publication).await;
         let confirmed = match sent {
@@ -190,25 +193,27 @@ impl Protocol for Nats {
             Err(error) => Err(error),
         };
         let error = match confirmed {
-            Ok(confirmation) => return Sent::confirmed(confirmation.duplicate),
+            Ok(confirmation) => return SendResult::confirmed(confirmation.duplicate),
             Err(error) => error,
         };
         match error.kind() {
-            PublishErrorKind::StreamNotFound => Sent::refused(
-                "no stream takes its subject: create one that does (nats stream add), or change the route",
-            ),
-            PublishErrorKind::MaxPayloadExceeded => Sent::refused(
-                "it is larger than the server takes with its headers: raise the server's max_payload",
-            ),
-            _ => match said_by_the_stream(&error) {
-                Some(said) if said.kind() == jetstream::ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM => {
-                    Sent::refused("it is larger than the stream takes: raise the stream's max_msg_size")
+            PublishErrorKind::StreamNotFound => {
+                SendResult::refused("no stream has its subject: create one (nats stream add), or change the route")
+            }
+            PublishErrorKind::MaxPayloadExceeded => {
+                SendResult::refused("with its headers it exceeds the server's max_payload: raise max_payload")
+            }
+            _ => match stream_error(&error) {
+                Some(error) if error.kind() == jetstream::ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM => {
+                    SendResult::refused("it exceeds the stream's max_msg_size: raise max_msg_size")
                 }
-                Some(said) if (400..500).contains(&said.code()) => {
-                    Sent::refused(format!("the stream refused it: {}", told(said)))
+                Some(error) if (400..500).contains(&error.code()) => {
+                    SendResult::refused(format!("the stream refused it: {}", error_chain(error)))
                 }
-                Some(said) => Sent::failed(format!("the stream could not take it: {}", told(said))),
-                None => Sent::Broken(told(&error)),
+                Some(error) => {
+                    SendResult::failed(format!("the stream could not store it: {}", error_chain(error)))
+                }
+                None => SendResult::ConnectionLost(error_chain(&error)),
             },
         }
     }
@@ -218,28 +223,28 @@ impl Protocol for Nats {
     }
 }
 
-/// What the server answered, where it did.
-fn said_by_the_stream<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a jetstream::Error> {
-    let mut below = error.source();
-    while let Some(source) = below {
-        if let Some(said) = source.downcast_ref::<jetstream::Error>() {
-            return Some(said);
+/// The error that the stream answered with, if the stream answered.
+fn stream_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a jetstream::Error> {
+    let mut next = error.source();
+    while let Some(source) = next {
+        if let Some(error) = source.downcast_ref::<jetstream::Error>() {
+            return Some(error);
         }
-        below = source.source();
+        next = source.source();
     }
     None
 }
 
-/// The binary mode of CloudEvents, and the id by which the server knows a repeat.
+/// The headers of the CloudEvents binary mode, and the id by which the server deduplicates.
 fn headers(message: &Message) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in cloudevent::attributes(message) {
-        headers.insert(format!("ce-{name}"), cloudevent::header(&value));
+        headers.insert(format!("ce-{name}"), encoding::header_value(&value));
     }
     if let Some((name, span)) = cloudevent::traceparent() {
         headers.insert(name, span);
     }
     headers.insert("content-type", cloudevent::CONTENT_TYPE);
-    headers.insert("Nats-Msg-Id", cloudevent::header(&cloudevent::unique_id(message)));
+    headers.insert("Nats-Msg-Id", encoding::header_value(&cloudevent::unique_id(message)));
     headers
 }

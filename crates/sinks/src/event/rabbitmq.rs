@@ -1,10 +1,10 @@
-//! Events to RabbitMQ: persistent, confirmed by the broker, and refused where no queue would take them.
+//! Publishes persistent messages to RabbitMQ with publisher confirms, and refuses events that no queue receives.
 //!
-//! A broker confirms what it cannot route as readily as what it has stored, unless it is told that a route is
-//! mandatory. It then gives the message back before it confirms it. The client hands what came back to whichever
-//! confirmation is next on the channel, so each publication has a channel for itself until it is confirmed.
+//! A broker also confirms messages that it cannot route, unless they are published as `mandatory`. It then returns an
+//! unroutable message before it confirms it. lapin attaches a returned message to the next confirm on the channel, so
+//! each message has a channel for itself until it is confirmed.
 //!
-//! RabbitMQ drops no repeats: consumers do, by the id of the message. See `docs/sinks/rabbitmq.md`.
+//! RabbitMQ does not deduplicate: consumers do, by message id. See `docs/sinks/rabbitmq.md`.
 
 use std::net::Shutdown;
 use std::os::fd::AsFd;
@@ -22,18 +22,19 @@ use serde::Deserialize;
 use symphony_relay::sink::Message;
 
 use super::cloudevent;
-use crate::broker::{Common, Endpoint, Login, Schemes};
-use crate::config::Problem;
-use crate::courier::{Courier, Protocol, Sent, told};
+use crate::broker::{BrokerSettings, Endpoint, Login, Schemes};
+use crate::config::SettingError;
+use crate::connection_manager::{ConnectionManager, SendResult, WireProtocol};
+use crate::error_text::error_chain;
 use crate::secret::Secret;
 
 const SCHEMES: Schemes = Schemes { tls: ("amqps", 5671), plain: ("amqp", 5672) };
-const LARGEST: usize = 1024 * 1024;
-/// The longest name that the protocol has room for.
-const LONGEST_NAME: usize = 255;
-/// Two of these without a sign of life end a connection.
+const DEFAULT_MAX_BYTES: usize = 1024 * 1024;
+/// The length of a short string in AMQP 0-9-1.
+const MAX_NAME_BYTES: usize = 255;
+/// The client closes a connection after two missed heartbeats.
 const HEARTBEAT_SECONDS: u16 = 30;
-const PERSISTENT: u8 = 2;
+const DELIVERY_MODE_PERSISTENT: u8 = 2;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,28 +43,28 @@ struct Settings {
     exchange: String,
 }
 
-/// An exchange, as a courier needs it.
+/// The wire protocol of RabbitMQ: AMQP 0-9-1, to one exchange.
 pub(crate) struct RabbitMq {
     uri: AMQPUri,
     tls: Option<RustlsConnector>,
-    /// Put into the URI for the time of a connection.
+    /// Added to the URI only while a connection is made.
     login: Option<(String, Secret)>,
     exchange: ShortString,
     connect_timeout: Duration,
 }
 
 impl RabbitMq {
-    pub(crate) fn build(settings: toml::Table) -> Result<Courier<Self>, Problem> {
-        let (common, own): (Common, Settings) = Common::read(settings)?;
+    pub(crate) fn build(settings: toml::Table) -> Result<ConnectionManager<Self>, SettingError> {
+        let (common, own): (BrokerSettings, Settings) = BrokerSettings::read(settings)?;
         let endpoint = Endpoint::parse(&own.url, &SCHEMES, common.allow_plain)?;
         let vhost = percent_decode_str(&endpoint.path).decode_utf8().map_err(|error| {
-            Problem::new("url", "must end with the name of a virtual host, in UTF-8").because(error)
+            SettingError::new("url", "must end with the name of a virtual host, in UTF-8").with_source(error)
         })?;
         let vhost = if vhost.is_empty() { "/".to_owned() } else { vhost.into_owned() };
-        if own.exchange.len() > LONGEST_NAME {
-            return Err(Problem::new("exchange", "must have at most 255 bytes"));
+        if own.exchange.len() > MAX_NAME_BYTES {
+            return Err(SettingError::new("exchange", "must have at most 255 bytes"));
         }
-        let limits = common.limits(LARGEST)?;
+        let limits = common.limits(DEFAULT_MAX_BYTES)?;
         let config = common.tls(endpoint.tls)?;
         let mut uri = AMQPUri {
             scheme: if endpoint.tls { AMQPScheme::AMQPS } else { AMQPScheme::AMQP },
@@ -84,7 +85,7 @@ impl RabbitMq {
             exchange: ShortString::from(own.exchange),
             connect_timeout: limits.connect_timeout,
         };
-        Ok(Courier::new(rabbitmq, limits))
+        Ok(ConnectionManager::new(rabbitmq, limits))
     }
 
     async fn new_channel(&self, connection: &Connection) -> lapin::Result<Channel> {
@@ -94,8 +95,8 @@ impl RabbitMq {
     }
 }
 
-/// The socket below a connection, which is cut when it is let go: the client's own thread would go on waiting for a
-/// broker that does not answer.
+/// The TCP socket of a connection, shut down when the connection is dropped: otherwise lapin's own thread keeps waiting
+/// for a broker that does not answer.
 #[derive(Clone, Default)]
 struct Socket(Arc<Mutex<Option<std::net::TcpStream>>>);
 
@@ -104,25 +105,25 @@ impl Socket {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
     }
 
-    fn cut(&self) {
+    fn shut_down(&self) {
         if let Some(stream) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 }
 
-/// Cuts the socket when it is dropped, unless the connection was made.
-struct Attempt(Option<Socket>);
+/// Shuts the socket down when it is dropped, unless the connection was made.
+struct ConnectGuard(Option<Socket>);
 
-impl Drop for Attempt {
+impl Drop for ConnectGuard {
     fn drop(&mut self) {
         if let Some(socket) = &self.0 {
-            socket.cut();
+            socket.shut_down();
         }
     }
 }
 
-/// A connection, and its channels that nobody uses at the moment.
+/// A connection and its idle channels.
 pub(crate) struct Connection {
     connection: lapin::Connection,
     idle: Mutex<Vec<Channel>>,
@@ -137,16 +138,16 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.socket.cut();
+        self.socket.shut_down();
     }
 }
 
-impl Protocol for RabbitMq {
-    type Load = Message;
+impl WireProtocol for RabbitMq {
+    type Delivery = Message;
     type Connection = Connection;
 
     fn check(&self, message: &Message) -> Result<(), String> {
-        if message.destination.len() > LONGEST_NAME || message.id.len() > LONGEST_NAME {
+        if message.destination.len() > MAX_NAME_BYTES || message.id.len() > MAX_NAME_BYTES {
             return Err("its destination and its id must have at most 255 bytes each".to_owned());
         }
         Ok(())
@@ -159,9 +160,9 @@ impl Protocol for RabbitMq {
                 AMQPUserInfo { username: user.clone(), password: password.expose().to_owned() };
         }
         let socket = Socket::default();
-        let mut attempt = Attempt(Some(socket.clone()));
-        let runtime = lapin::runtime::default_runtime().map_err(|error| told(&error))?;
-        let (tls, limit, below) = (self.tls.clone(), self.connect_timeout, socket.clone());
+        let mut guard = ConnectGuard(Some(socket.clone()));
+        let runtime = lapin::runtime::default_runtime().map_err(|error| error_chain(&error))?;
+        let (tls, limit, tcp) = (self.tls.clone(), self.connect_timeout, socket.clone());
         let dial = async move |uri: AMQPUri, runtime: async_rs::TokioRuntime| {
             let dialled = async {
                 let address = (uri.authority.host.clone(), uri.authority.port);
@@ -169,7 +170,7 @@ impl Protocol for RabbitMq {
                 let stream = AsyncTcpStream::connect(&runtime, addresses).await?;
                 if let AsyncTcpStream::Plain(plain) = &stream {
                     plain.get_ref().set_nodelay(true)?;
-                    below.set(plain.get_ref().as_fd().try_clone_to_owned()?.into());
+                    tcp.set(plain.get_ref().as_fd().try_clone_to_owned()?.into());
                 }
                 match &tls {
                     Some(tls) => stream.into_rustls(tls, &uri.authority.host).await,
@@ -180,10 +181,11 @@ impl Protocol for RabbitMq {
             tokio::time::timeout(limit, dialled).await.map_err(late).flatten().map_err(lapin::Error::from)
         };
         let properties = ConnectionProperties::default().with_connection_name("symphony".into());
-        let connection = lapin::Connection::connector(uri, runtime, dial, properties).await.map_err(connecting)?;
-        attempt.0 = None;
+        let connection =
+            lapin::Connection::connector(uri, runtime, dial, properties).await.map_err(connect_error)?;
+        guard.0 = None;
         let connection = Connection { connection, idle: Mutex::default(), socket };
-        let channel = self.new_channel(&connection).await.map_err(|error| told(&error))?;
+        let channel = self.new_channel(&connection).await.map_err(|error| error_chain(&error))?;
         connection.idle().push(channel);
         Ok(connection)
     }
@@ -192,13 +194,13 @@ impl Protocol for RabbitMq {
         connection.connection.status().connected()
     }
 
-    async fn send(&self, connection: &Connection, message: &Message) -> Sent {
+    async fn send(&self, connection: &Connection, message: &Message) -> SendResult {
         let idle = connection.idle().pop();
         let channel = match idle {
             Some(channel) if channel.status().connected() => channel,
             _ => match self.new_channel(connection).await {
                 Ok(channel) => channel,
-                Err(error) => return Sent::Broken(told(&error)),
+                Err(error) => return SendResult::ConnectionLost(error_chain(&error)),
             },
         };
         let options = BasicPublishOptions { mandatory: true, immediate: false };
@@ -219,52 +221,56 @@ impl Protocol for RabbitMq {
             Ok(confirmation) => {
                 connection.idle().push(channel);
                 match confirmation {
-                    Confirmation::Ack(None) => Sent::confirmed(false),
-                    Confirmation::Ack(Some(_)) | Confirmation::Nack(Some(_)) => Sent::refused(
-                        "no queue takes its routing key: bind one to the exchange, or change the route",
+                    Confirmation::Ack(None) => SendResult::confirmed(false),
+                    Confirmation::Ack(Some(_)) | Confirmation::Nack(Some(_)) => SendResult::refused(
+                        "no queue is bound for its routing key: bind one to the exchange, or change the route",
                     ),
                     Confirmation::Nack(None) => {
-                        Sent::failed("the broker could not take it: a queue may be full or in trouble")
+                        SendResult::failed("the broker rejected it (nack): a queue may be full or unavailable")
                     }
-                    Confirmation::NotRequested => Sent::Broken("the broker confirms nothing".to_owned()),
+                    Confirmation::NotRequested => {
+                        SendResult::ConnectionLost("the broker has no publisher confirms".to_owned())
+                    }
                 }
             }
-            Err(error) => meaning(&error),
+            Err(error) => classify(&error),
         }
     }
 
     async fn close(&self, connection: Arc<Connection>) {
-        let _ = connection.connection.close(200, "bye".into()).await;
+        let _ = connection.connection.close(200, "closed by symphony".into()).await;
     }
 }
 
-fn connecting(error: lapin::Error) -> String {
+fn connect_error(error: lapin::Error) -> String {
     match error.kind() {
-        ErrorKind::ProtocolError(said) if *said.kind() == AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => {
-            "the broker does not accept our credentials".to_owned()
+        ErrorKind::ProtocolError(error) if *error.kind() == AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => {
+            "the broker refuses the credentials: check user and password".to_owned()
         }
-        ErrorKind::ProtocolError(said) if *said.kind() == AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED) => {
-            "the broker does not let us into the virtual host of url".to_owned()
+        ErrorKind::ProtocolError(error) if *error.kind() == AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED) => {
+            "the broker refuses access to the virtual host of url: grant it, or change url".to_owned()
         }
-        _ => told(&error),
+        _ => error_chain(&error),
     }
 }
 
-/// What an error of the broker means. One that is about the channel leaves the connection as it was.
-fn meaning(error: &lapin::Error) -> Sent {
-    let ErrorKind::ProtocolError(said) = error.kind() else { return Sent::Broken(told(error)) };
-    match said.kind() {
+/// Maps a broker error to the result of the send. A channel error (soft) leaves the connection open.
+fn classify(error: &lapin::Error) -> SendResult {
+    let ErrorKind::ProtocolError(protocol_error) = error.kind() else {
+        return SendResult::ConnectionLost(error_chain(error));
+    };
+    match protocol_error.kind() {
         AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND) => {
-            Sent::refused("there is no such exchange: declare it, or change the setting exchange")
+            SendResult::refused("the exchange does not exist: declare it, or change the setting exchange")
         }
         AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => {
-            Sent::refused("the user may not write to the exchange: grant it")
+            SendResult::refused("the user may not write to the exchange: grant the write permission")
         }
         AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED | AMQPSoftError::CONTENTTOOLARGE) => {
-            Sent::refused("it is larger than the broker takes: raise the broker's max_message_size")
+            SendResult::refused("it exceeds the broker's max_message_size: raise max_message_size")
         }
-        AMQPErrorKind::Soft(_) => Sent::failed(told(error)),
-        AMQPErrorKind::Hard(_) => Sent::Broken(told(error)),
+        AMQPErrorKind::Soft(_) => SendResult::failed(error_chain(error)),
+        AMQPErrorKind::Hard(_) => SendResult::ConnectionLost(error_chain(error)),
     }
 }
 
@@ -278,7 +284,7 @@ fn properties(message: &Message) -> BasicProperties {
         headers.insert(ShortString::from(name), AMQPValue::LongString(LongString::from(span)));
     }
     BasicProperties::default()
-        .with_delivery_mode(PERSISTENT)
+        .with_delivery_mode(DELIVERY_MODE_PERSISTENT)
         .with_message_id(ShortString::from(message.id.clone()))
         .with_content_type(ShortString::from(cloudevent::CONTENT_TYPE))
         .with_headers(headers)

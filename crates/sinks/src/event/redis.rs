@@ -1,7 +1,7 @@
-//! Events to Redis Streams: one script per event adds it to the stream unless it was added before.
+//! Publishes events to Redis Streams: one Lua script per event adds it to the stream, unless it was added before.
 //!
-//! A single server runs a script as a whole or not at all as far as others can see, so the entry and the memory of it
-//! stand or fall together. Its replicas follow later; see `docs/sinks/redis.md` for what that means.
+//! A server runs a script atomically, so the entry and its deduplication key exist together or not at all. Replication
+//! is asynchronous; `docs/sinks/redis.md` says what that means.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use serde::Deserialize;
 use symphony_relay::sink::Message;
 
 use super::cloudevent;
-use crate::broker::Common;
-use crate::config::{Problem, time};
-use crate::courier::{Courier, Protocol, Sent};
-use crate::redis::{Connection, LARGEST, Server, Trouble};
+use crate::broker::BrokerSettings;
+use crate::config::{self, SettingError, duration};
+use crate::connection_manager::{ConnectionManager, SendResult, WireProtocol};
+use crate::redis::{CommandError, Connection, DEFAULT_MAX_BYTES, Server};
 
-/// The longest that repeats may be remembered: each costs memory for that long.
-const LONGEST_MEMORY: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The largest value of `repeats_for`: each event costs memory for that long.
+const MAX_REPEATS_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Adds an entry and remembers that it did. A repeat writes as well, though nothing but the time until which it is
-/// remembered: WAIT waits for the last write of its own connection, and the first may have come over another.
-const ADD: &str = "
+/// Adds an entry and a deduplication key. A repeat renews the key's expiry and so writes as well: WAIT waits for the
+/// last write of its own connection, and the first write may have come over another.
+const ADD_SCRIPT: &str = "
 if redis.call('EXISTS', KEYS[2]) == 1 then
   redis.call('PEXPIRE', KEYS[2], ARGV[1])
   return 1
@@ -40,18 +40,14 @@ return 0
 #[serde(deny_unknown_fields)]
 struct Settings {
     url: String,
-    #[serde(default = "twenty_minutes", deserialize_with = "time")]
+    #[serde(default = "config::seconds::<1200>", deserialize_with = "duration")]
     repeats_for: Duration,
     #[serde(default)]
     replicas: u32,
     max_length: Option<u64>,
 }
 
-fn twenty_minutes() -> Duration {
-    Duration::from_secs(20 * 60)
-}
-
-/// Streams, as a courier needs them.
+/// The wire protocol of Redis, to streams.
 pub(crate) struct Redis {
     server: Server,
     repeats_for: Duration,
@@ -59,25 +55,25 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    pub(crate) fn build(settings: toml::Table) -> Result<Courier<Self>, Problem> {
-        let (common, own): (Common, Settings) = Common::read(settings)?;
+    pub(crate) fn build(settings: toml::Table) -> Result<ConnectionManager<Self>, SettingError> {
+        let (common, own): (BrokerSettings, Settings) = BrokerSettings::read(settings)?;
         let server = Server::new(&own.url, own.replicas, &common)?;
-        if own.repeats_for < Duration::from_secs(1) || own.repeats_for > LONGEST_MEMORY {
-            return Err(Problem::new("repeats_for", "must be from \"1s\" to \"720h\""));
+        if own.repeats_for < Duration::from_secs(1) || own.repeats_for > MAX_REPEATS_FOR {
+            return Err(SettingError::new("repeats_for", "must be from \"1s\" to \"720h\""));
         }
         if own.max_length == Some(0) {
-            return Err(Problem::new("max_length", "must be above zero; leave it out to keep all entries"));
+            return Err(SettingError::new("max_length", "must be above zero; leave it out to keep all entries"));
         }
         let redis = Self { server, repeats_for: own.repeats_for, max_length: own.max_length };
-        Ok(Courier::new(redis, common.limits(LARGEST)?))
+        Ok(ConnectionManager::new(redis, common.limits(DEFAULT_MAX_BYTES)?))
     }
 
     /// The script with its arguments.
     fn command(&self, message: &Message) -> redis::Cmd {
-        // In one slot with the stream, should somebody put a cluster's proxy in between.
-        let memory = format!("symphony:seen:{{{}}}:{}", message.destination, cloudevent::unique_id(message));
+        // The hash tag keeps it in the stream's slot, for a proxy in front of a Redis Cluster.
+        let dedup_key = format!("symphony:seen:{{{}}}:{}", message.destination, cloudevent::unique_id(message));
         let mut command = redis::cmd("EVAL");
-        command.arg(ADD).arg(2).arg(&message.destination).arg(memory);
+        command.arg(ADD_SCRIPT).arg(2).arg(&message.destination).arg(dedup_key);
         command.arg(u64::try_from(self.repeats_for.as_millis()).unwrap_or(u64::MAX));
         command.arg(self.max_length.map(|length| length.to_string()).unwrap_or_default());
         for (name, value) in cloudevent::attributes(message) {
@@ -88,8 +84,8 @@ impl Redis {
     }
 }
 
-impl Protocol for Redis {
-    type Load = Message;
+impl WireProtocol for Redis {
+    type Delivery = Message;
     type Connection = Connection;
 
     fn check(&self, message: &Message) -> Result<(), String> {
@@ -107,23 +103,25 @@ impl Protocol for Redis {
         connection.is_open()
     }
 
-    async fn send(&self, connection: &Connection, message: &Message) -> Sent {
+    async fn send(&self, connection: &Connection, message: &Message) -> SendResult {
         match self.server.run(connection, self.command(message)).await {
-            Ok(seen) => Sent::confirmed(seen == 1),
-            Err(trouble) => meaning(&trouble),
+            Ok(reply) => SendResult::confirmed(reply == 1),
+            Err(error) => classify(&error),
         }
     }
 
     async fn close(&self, _: Arc<Connection>) {}
 }
 
-/// What an error means for an event.
-fn meaning(trouble: &Trouble) -> Sent {
-    match trouble.code() {
-        Some("WRONGTYPE") => Sent::refused("its destination is the key of something that is no stream"),
-        Some("NOPERM") => Sent::refused(
-            "the user may not do it: allow EVAL, XADD, EXISTS, SET and PEXPIRE on the stream and on symphony:seen:*",
+/// Maps an error to the result of the send.
+fn classify(error: &CommandError) -> SendResult {
+    match error.code() {
+        Some("WRONGTYPE") => {
+            SendResult::refused("the key of its destination holds something other than a stream: change the route")
+        }
+        Some("NOPERM") => SendResult::refused(
+            "the user lacks rights: allow EVAL, XADD, EXISTS, SET and PEXPIRE on the stream and on symphony:seen:*",
         ),
-        _ => trouble.meaning(),
+        _ => error.classify(),
     }
 }

@@ -1,13 +1,13 @@
-//! Which addresses may be reached. A rail's URL, or a name server, must not lead a request into the house.
+//! Decides which IP addresses requests may reach: neither a URL nor DNS may lead into the internal network (SSRF).
 //!
-//! Refused is what the registries of special-purpose addresses do not call globally reachable, and every form of
-//! IPv6 that carries an IPv4 address inside, since what it carries would pass unseen.
+//! It refuses every address that the IANA special-purpose registries do not list as globally reachable. It also refuses
+//! every form of IPv6 that embeds an IPv4 address, since the embedded address would pass unchecked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use crate::config::Problem;
+use crate::config::SettingError;
 
 const fn v4(a: u8, b: u8, c: u8, prefix: u8) -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, 0), prefix)
@@ -35,17 +35,17 @@ const REFUSED_V4: [(Ipv4Net, &str); 15] = [
     (v4(240, 0, 0, 4), "a reserved or broadcast address"),
 ];
 
-/// All of IPv6 that is handed out for the world; the rest of it is refused whole.
+/// The global unicast range of IPv6. All other ranges are refused.
 const GLOBAL_V6: Ipv6Net = v6(0x2000, 0, 0, 3);
 
 const REFUSED_V6: [(Ipv6Net, &str); 4] = [
     (v6(0x2001, 0, 0, 23), "an address for protocols or tunnels"),
     (v6(0x2001, 0xdb8, 0, 32), "an address for documentation"),
-    (v6(0x2002, 0, 0, 16), "a 6to4 address, which carries another inside"),
+    (v6(0x2002, 0, 0, 16), "a 6to4 address, which embeds an IPv4 address"),
     (v6(0x3fff, 0, 0, 20), "an address for documentation"),
 ];
 
-/// What the settings allow beside the world: `allow_private`.
+/// The exceptions of the setting `allow_private`: networks and names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Allowed {
     networks: Vec<IpNet>,
@@ -53,60 +53,60 @@ pub(super) struct Allowed {
 }
 
 impl Allowed {
-    pub(super) fn parse(entries: &[String]) -> Result<Self, Problem> {
+    pub(super) fn parse(entries: &[String]) -> Result<Self, SettingError> {
         let mut allowed = Self::default();
         for entry in entries {
             if let Ok(network) = entry.parse::<IpNet>() {
                 if network.trunc() != network {
                     let text = format!("{network} has bits behind its prefix: write {}", network.trunc());
-                    return Err(Problem::new("allow_private", text));
+                    return Err(SettingError::new("allow_private", text));
                 }
                 allowed.networks.push(network);
             } else if let Ok(address) = entry.parse::<IpAddr>() {
                 allowed.networks.push(address.into());
             } else if is_name(entry) {
-                allowed.names.push(plain(entry));
+                allowed.names.push(normalized(entry));
             } else {
                 let text = "has an entry that is neither a network nor a name: write one such as \"10.1.0.0/16\" or \"bank.internal\"";
-                return Err(Problem::new("allow_private", text));
+                return Err(SettingError::new("allow_private", text));
             }
         }
         Ok(allowed)
     }
 
-    /// All of them: for a place that the settings alone decide about, and that is in the house more often than not.
-    pub(super) fn everywhere() -> Self {
+    /// Allows every address, for a destination that only the settings decide about.
+    pub(super) fn all() -> Self {
         let all = [IpNet::from(v4(0, 0, 0, 0)), IpNet::from(v6(0, 0, 0, 0))];
         Self { networks: all.into(), names: Vec::new() }
     }
 
-    /// Whether a name may lead anywhere.
-    pub(super) fn name(&self, name: &str) -> bool {
-        self.names.contains(&plain(name))
+    /// Whether a host name may resolve to any address.
+    pub(super) fn allows_name(&self, name: &str) -> bool {
+        self.names.contains(&normalized(name))
     }
 
-    /// Why an address must not be reached, if it must not.
+    /// Why an address must not be reached. None if it may be.
     pub(super) fn refusal(&self, address: IpAddr) -> Option<&'static str> {
         let why = special(address)?;
         if !self.networks.iter().any(|network| network.contains(&address)) {
             return Some(why);
         }
-        // A network of carriers that is allowed, such as that of a NAT64, does not allow what they carry.
-        match carried(address) {
+        // An allowed translation network, such as a NAT64 prefix, does not allow the embedded address.
+        match embedded_v4(address) {
             Some(inner) => self.refusal(IpAddr::V4(inner)),
             None => None,
         }
     }
 }
 
-/// What kind of special address this is, if it is one.
+/// The kind of a special-purpose address.
 fn special(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => {
             REFUSED_V4.iter().find(|(network, _)| network.contains(&address)).map(|(_, why)| *why)
         }
-        IpAddr::V6(address) if carried(address.into()).is_some() => {
-            Some("an address that carries an IPv4 address inside")
+        IpAddr::V6(address) if embedded_v4(address.into()).is_some() => {
+            Some("an IPv6 address that embeds an IPv4 address")
         }
         IpAddr::V6(address) if GLOBAL_V6.contains(&address) => {
             REFUSED_V6.iter().find(|(network, _)| network.contains(&address)).map(|(_, why)| *why)
@@ -116,12 +116,12 @@ fn special(address: IpAddr) -> Option<&'static str> {
         IpAddr::V6(address) if address.is_multicast() => Some("a multicast address"),
         IpAddr::V6(address) if address.is_unique_local() => Some("a private address"),
         IpAddr::V6(address) if address.is_unicast_link_local() => Some("a link-local address"),
-        IpAddr::V6(_) => Some("an address that is not for the world"),
+        IpAddr::V6(_) => Some("an address that is not globally reachable"),
     }
 }
 
-/// The IPv4 address that an IPv6 address carries: mapped, compatible, translated, NAT64, 6to4.
-fn carried(address: IpAddr) -> Option<Ipv4Addr> {
+/// The IPv4 address that an IPv6 address embeds: mapped, compatible, translated, NAT64, 6to4.
+fn embedded_v4(address: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(address) = address else { return None };
     let from = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
@@ -138,8 +138,8 @@ fn carried(address: IpAddr) -> Option<Ipv4Addr> {
     }
 }
 
-/// A host's name as it is compared.
-fn plain(name: &str) -> String {
+/// A host name in the form in which names are compared.
+fn normalized(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
 
@@ -148,7 +148,7 @@ fn is_name(text: &str) -> bool {
         (1..=63).contains(&label.len())
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
     };
-    // A last label of digits is an address that somebody mistyped.
+    // A last label of digits is a mistyped address.
     let name = text.trim_end_matches('.');
     name.len() <= 253
         && name.split('.').all(label)
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_are_not_the_worlds_are_refused() {
+    fn special_purpose_addresses_are_refused() {
         let nothing = Allowed::default();
         for address in [
             "0.0.0.0",
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_the_world_are_not_refused() {
+    fn globally_reachable_addresses_are_not_refused() {
         let nothing = Allowed::default();
         for address in [
             "1.1.1.1",
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_by_network_is_reached_and_nothing_beside_it() {
+    fn an_allowed_network_allows_its_own_addresses_and_no_others() {
         let some = allowed(&["127.0.0.0/8", "10.1.0.0/16", "fd00::/8", "192.168.7.9"]);
         for address in ["127.0.0.1", "10.1.255.255", "fd00::1", "192.168.7.9"] {
             assert!(!refused(&some, address), "{address}");
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_translator_that_is_allowed_does_not_allow_what_it_carries() {
+    fn an_allowed_nat64_prefix_does_not_allow_the_embedded_address() {
         let nat64 = allowed(&["64:ff9b::/96"]);
         assert!(!refused(&nat64, "64:ff9b::8.8.8.8"));
         assert!(refused(&nat64, "64:ff9b::10.0.0.1"));
@@ -290,10 +290,18 @@ mod tests {
     }
 
     #[test]
-    fn names_are_compared_as_name_servers_do() {
+    fn names_are_compared_without_case_and_final_dot() {
         let some = allowed(&["Bank.Internal", "localhost"]);
-        assert!(some.name("bank.internal") && some.name("BANK.INTERNAL.") && some.name("localhost"));
-        assert!(!some.name("evil.bank.internal") && !some.name("bank.internal.evil") && !some.name(""));
+        assert!(
+            some.allows_name("bank.internal")
+                && some.allows_name("BANK.INTERNAL.")
+                && some.allows_name("localhost")
+        );
+        assert!(
+            !some.allows_name("evil.bank.internal")
+                && !some.allows_name("bank.internal.evil")
+                && !some.allows_name("")
+        );
     }
 
     #[test]
@@ -308,16 +316,13 @@ mod tests {
             ("bank internal", "neither"),
             ("[::1]", "neither"),
         ] {
-            let problem = Allowed::parse(&[entry.to_owned()]).unwrap_err().of("sepa").to_string();
-            assert!(
-                problem.starts_with("rail sepa: allow_private: ") && problem.contains(advice),
-                "{entry}: {problem}"
-            );
+            let error = Allowed::parse(&[entry.to_owned()]).unwrap_err().for_rail("sepa").to_string();
+            assert!(error.starts_with("rail sepa: allow_private: ") && error.contains(advice), "{entry}: {error}");
         }
     }
 
     proptest! {
-        #![proptest_config(crate::cases::cases())]
+        #![proptest_config(crate::proptest_config::proptest_config())]
 
         #[test]
         fn no_form_of_ipv6_smuggles_an_ipv4_address(bits: u32) {

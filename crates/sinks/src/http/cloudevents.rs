@@ -1,11 +1,10 @@
-//! Events as CloudEvents 1.0 over HTTP(S): one signed POST each, in the binary or the structured mode.
+//! A sink that posts events as CloudEvents 1.0 over HTTP(S), one signed POST each, in binary or structured mode.
 //!
-//! It shares line, addresses and credentials with the rail and has nothing else in common with it: an event may be
-//! sent again, so what is unknown is simply a failure. `docs/sinks/cloudevents.md` is its manual.
+//! It shares the HTTP client, address filter and credentials with the rail. Unlike a payment, an event may be sent
+//! again: an unknown outcome is a failure. See `docs/sinks/cloudevents.md`.
 
 use std::collections::BTreeMap;
 
-use percent_encoding::utf8_percent_encode;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Url};
 use serde::{Deserialize, Serialize};
@@ -13,28 +12,29 @@ use serde_json::value::RawValue;
 use symphony_relay::rail::BoxFuture;
 use symphony_relay::sink::{Message, Published, Sink};
 
-use super::receiver::{Answer, Common, Receiver};
-use super::target::{KEPT, Target};
-use crate::config::Problem;
+use super::target::Target;
+use super::webhook::{StatusClass, WebhookClient, WebhookSettings};
+use crate::config::SettingError;
+use crate::encoding;
 use crate::event::cloudevent;
 
-const PLACE: &str = "{destination}";
-/// Stands in for a destination while a template is read; no URL parser changes it.
-const STAND_IN: &str = "symphony-stands-in-for-a-destination";
-const STRUCTURED: &str = "application/cloudevents+json; charset=UTF-8";
+const DESTINATION_VARIABLE: &str = "{destination}";
+/// A placeholder while the URL is parsed. It consists of unreserved characters, so the parser leaves it as it is.
+const PLACEHOLDER: &str = "symphony-stands-in-for-a-destination";
+const STRUCTURED_CONTENT_TYPE: &str = "application/cloudevents+json; charset=UTF-8";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
     url: String,
     #[serde(default)]
-    mode: Mode,
+    mode: ContentMode,
 }
 
-/// Where the attributes of an event travel.
+/// Where the attributes of an event are sent: the content mode of CloudEvents.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Mode {
+enum ContentMode {
     /// In headers; the body is the data.
     #[default]
     Binary,
@@ -44,67 +44,65 @@ enum Mode {
 
 /// A sink that is an HTTP(S) endpoint.
 pub(crate) struct HttpSink {
-    target: Place,
-    mode: Mode,
-    receiver: Receiver,
+    target: EventTarget,
+    mode: ContentMode,
+    webhook: WebhookClient,
 }
 
-/// Where events go.
-enum Place {
-    /// All of them to one URL.
+/// The URL of each event.
+enum EventTarget {
+    /// One URL for all events.
     Fixed(Target),
-    /// Each to the URL with its destination in it, as the parser writes it.
+    /// A URL with the event's destination in its path, in the parser's spelling.
     Template(String),
 }
 
 impl HttpSink {
-    pub(crate) fn build(settings: toml::Table) -> Result<Self, Problem> {
-        let (common, own): (Common, Settings) = Common::read(settings)?;
-        let (target, https) = Place::parse(&own.url, &common)?;
-        let receiver = Receiver::new(&common, https, |header| header.as_str().starts_with("ce-"))?;
-        Ok(Self { target, mode: own.mode, receiver })
+    pub(crate) fn build(settings: toml::Table) -> Result<Self, SettingError> {
+        let (common, own): (WebhookSettings, Settings) = WebhookSettings::read(settings)?;
+        let (target, https) = EventTarget::parse(&own.url, &common)?;
+        let webhook = WebhookClient::new(&common, https, |header| header.as_str().starts_with("ce-"))?;
+        Ok(Self { target, mode: own.mode, webhook })
     }
 
     fn request(&self, message: &Message) -> Result<Request, String> {
         let mut headers = HeaderMap::new();
         let body = match self.mode {
-            Mode::Binary => {
+            ContentMode::Binary => {
                 for (name, value) in cloudevent::attributes(message) {
-                    headers.insert(header_name(name)?, header_value(&cloudevent::header(&value))?);
+                    headers.insert(header_name(name)?, header_value(&encoding::header_value(&value))?);
                 }
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static(cloudevent::CONTENT_TYPE));
                 message.data.clone().into_bytes()
             }
-            Mode::Structured => {
-                headers.insert(CONTENT_TYPE, HeaderValue::from_static(STRUCTURED));
+            ContentMode::Structured => {
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static(STRUCTURED_CONTENT_TYPE));
                 structured(message)?
             }
         };
-        let id = cloudevent::header(&message.id);
-        self.receiver.request(Method::POST, self.target.url(message)?, headers, &id, body)
+        let id = encoding::header_value(&message.id);
+        self.webhook.request(Method::POST, self.target.url(message)?, headers, &id, body)
     }
 
     async fn deliver(&self, message: &Message) -> Published {
-        let request = self.receiver.check(message.data.len()).and_then(|()| self.request(message));
+        let request = self.webhook.check_size(message.data.len()).and_then(|()| self.request(message));
         let request = match request {
             Ok(request) => request,
             Err(why) => return Published::Refused(why),
         };
-        match self.receiver.send(request).await {
-            Answer::Status(status) => meaning(status),
-            Answer::None(why) => Published::Failed(why),
+        match self.webhook.send(request).await {
+            Ok(status) => published(status),
+            Err(why) => Published::Failed(why),
         }
     }
 }
 
-/// What a status means for an event, which can always be sent again.
-fn meaning(status: u16) -> Published {
-    match status {
-        200..=299 => Published::Confirmed { repeat: false },
-        // Too early, too slow, too many: the same may well be taken later.
-        408 | 425 | 429 => Published::Failed(format!("the receiver answered HTTP {status}")),
-        400..=499 => Published::Refused(format!("the receiver answered HTTP {status}")),
-        _ => Published::Failed(format!("the receiver answered HTTP {status}")),
+/// The outcome of a publication, by the receiver's status.
+fn published(status: u16) -> Published {
+    match StatusClass::of(status) {
+        StatusClass::Accepted => Published::Confirmed { repeat: false },
+        StatusClass::Retryable(why) => Published::Failed(why),
+        StatusClass::Refused(why) => Published::Refused(why),
     }
 }
 
@@ -118,20 +116,23 @@ impl Sink for HttpSink {
     }
 }
 
-impl Place {
-    /// The place, and whether TLS leads there.
-    fn parse(text: &str, common: &Common) -> Result<(Self, bool), Problem> {
-        let places = text.matches(PLACE).count();
-        if places == 0 {
+impl EventTarget {
+    /// The target, and whether it is https.
+    fn parse(text: &str, common: &WebhookSettings) -> Result<(Self, bool), SettingError> {
+        let variables = text.matches(DESTINATION_VARIABLE).count();
+        if variables == 0 {
             let target = common.target(text)?;
             let https = target.is_https();
             return Ok((Self::Fixed(target), https));
         }
-        let whole = text.replace(PLACE, STAND_IN);
+        let whole = text.replace(DESTINATION_VARIABLE, PLACEHOLDER);
         let target = common.target(&whole)?;
         let url = target.url();
-        if places > 1 || text.contains(STAND_IN) || !url.path().contains(STAND_IN) {
-            return Err(Problem::new("url", format!("must hold {PLACE} once, in its path, or not at all")));
+        if variables > 1 || text.contains(PLACEHOLDER) || !url.path().contains(PLACEHOLDER) {
+            return Err(SettingError::new(
+                "url",
+                format!("must contain {DESTINATION_VARIABLE} once, in its path, or not at all"),
+            ));
         }
         Ok((Self::Template(String::from(url)), target.is_https()))
     }
@@ -140,10 +141,9 @@ impl Place {
         match self {
             Self::Fixed(target) => Ok(target.url()),
             Self::Template(template) => {
-                let encode = |part: &str| utf8_percent_encode(part, KEPT).to_string();
-                let path = message.destination.split('/').map(encode).collect::<Vec<_>>().join("/");
-                let text = template.replace(STAND_IN, &path);
-                // A destination such as ".." would lead to another path: what the parser changes is not what was meant.
+                let path = message.destination.split('/').map(encoding::url_segment).collect::<Vec<_>>().join("/");
+                let text = template.replace(PLACEHOLDER, &path);
+                // A destination such as ".." would lead to another path: a URL that the parser changes is refused.
                 let url = Url::parse(&text).ok().filter(|url| url.as_str() == text);
                 url.filter(|_| !message.destination.is_empty()).ok_or_else(|| {
                     "its destination must be a path without . and .., such as orders/created".to_owned()
@@ -153,7 +153,7 @@ impl Place {
     }
 }
 
-/// An event with its data inside, byte for byte.
+/// An event in structured mode, with its data byte for byte.
 #[derive(Serialize)]
 struct Envelope<'a> {
     #[serde(flatten)]
@@ -171,11 +171,11 @@ fn structured(message: &Message) -> Result<Vec<u8>, String> {
 
 fn header_name(attribute: &str) -> Result<HeaderName, String> {
     HeaderName::from_bytes(format!("ce-{attribute}").as_bytes())
-        .map_err(|_| "an attribute cannot be a header".to_owned())
+        .map_err(|_| "an attribute's name must be a valid header name".to_owned())
 }
 
 fn header_value(text: &str) -> Result<HeaderValue, String> {
-    HeaderValue::from_str(text).map_err(|_| "an attribute must fit into a header".to_owned())
+    HeaderValue::from_str(text).map_err(|_| "an attribute must be a valid header value".to_owned())
 }
 
 #[cfg(test)]
@@ -183,15 +183,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_says_whether_the_same_could_be_taken_later() {
+    fn a_status_decides_between_confirmed_refused_and_failed() {
         for status in [200, 201, 202, 204] {
-            assert_eq!(meaning(status), Published::Confirmed { repeat: false });
+            assert_eq!(published(status), Published::Confirmed { repeat: false });
         }
         for status in [400, 401, 403, 404, 410, 413, 422] {
-            assert!(matches!(meaning(status), Published::Refused(_)), "{status}");
+            assert!(matches!(published(status), Published::Refused(_)), "{status}");
         }
         for status in [301, 307, 408, 425, 429, 500, 502, 503] {
-            assert!(matches!(meaning(status), Published::Failed(_)), "{status}");
+            assert!(matches!(published(status), Published::Failed(_)), "{status}");
         }
     }
 
@@ -208,11 +208,11 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_takes_its_place_in_the_path_and_leads_nowhere_else() {
+    fn a_destination_is_part_of_the_path_and_leads_to_no_other_path() {
         let (common, Settings { url, .. }) =
-            Common::read("url = 'https://in.example/events/{destination}'".parse().unwrap()).unwrap();
-        let (place, https) = Place::parse(&url, &common).unwrap();
-        let url = |destination: &str| place.url(&event(destination)).map(String::from);
+            WebhookSettings::read("url = 'https://in.example/events/{destination}'".parse().unwrap()).unwrap();
+        let (target, https) = EventTarget::parse(&url, &common).unwrap();
+        let url = |destination: &str| target.url(&event(destination)).map(String::from);
         assert!(https);
         assert_eq!(url("orders/paid").unwrap(), "https://in.example/events/orders/paid");
         assert_eq!(url("a b?c#d").unwrap(), "https://in.example/events/a%20b%3Fc%23d");
@@ -222,7 +222,7 @@ mod tests {
         for text in
             ["https://{destination}/", "https://in.example/{destination}/{destination}", "http://in.example/"]
         {
-            assert!(Place::parse(text, &common).is_err(), "{text}");
+            assert!(EventTarget::parse(text, &common).is_err(), "{text}");
         }
     }
 

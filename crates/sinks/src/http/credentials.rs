@@ -1,4 +1,4 @@
-//! Who we say we are: the signature, a bearer token, and headers that a bank wants to see.
+//! Authenticates requests: the webhook signature, a bearer token, and the headers of the setting `headers`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,15 +9,15 @@ use symphony_relay::rail::Invalid;
 
 use super::settings::HeaderSetting;
 use super::signature::{self, Signer};
-use crate::config::Problem;
-use crate::secret::{OneOrMany, Secret, Source};
+use crate::config::SettingError;
+use crate::secret::{OneOrMany, Secret, SecretSource};
 
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// Set by ourselves or by the connection: a second opinion in the settings would only break things.
-const OURS: [&str; 14] = [
+/// Headers that the settings cannot set, because this crate or the HTTP client sets them.
+const RESERVED_HEADERS: [&str; 14] = [
     "accept",
     "connection",
     "content-length",
@@ -34,9 +34,9 @@ const OURS: [&str; 14] = [
     "accept-encoding",
 ];
 
-/// Where the settings say that they are found.
+/// The settings that name the credentials.
 #[derive(Clone, Copy)]
-pub(super) struct Sources<'a> {
+pub(super) struct CredentialSources<'a> {
     pub(super) secret_env: Option<&'a OneOrMany>,
     pub(super) secret_file: Option<&'a OneOrMany>,
     pub(super) bearer_env: Option<&'a String>,
@@ -44,31 +44,36 @@ pub(super) struct Sources<'a> {
     pub(super) headers: &'a BTreeMap<String, HeaderSetting>,
 }
 
-/// What every request carries beside its body.
+/// The headers and signing keys of every request.
 pub(super) struct Credentials {
     headers: HeaderMap,
     signer: Signer,
 }
 
 impl Credentials {
-    /// Reads them. `taken` says which headers carry something else already.
-    pub(super) fn read(settings: Sources<'_>, taken: impl Fn(&HeaderName) -> bool) -> Result<Self, Problem> {
+    /// Reads the secrets. `reserved` says which headers the rail, sink or store sets itself.
+    pub(super) fn read(
+        settings: CredentialSources<'_>,
+        reserved: impl Fn(&HeaderName) -> bool,
+    ) -> Result<Self, SettingError> {
         let mut signer = Signer::none();
-        let env = |name: &String| ("secret_env", Source::Env(name.clone()));
-        let file = |path: &String| ("secret_file", Source::File(path.into()));
+        let env = |name: &String| ("secret_env", SecretSource::Env(name.clone()));
+        let file = |path: &String| ("secret_file", SecretSource::File(path.into()));
         let from_env = settings.secret_env.into_iter().flat_map(OneOrMany::iter).map(env);
         let from_file = settings.secret_file.into_iter().flat_map(OneOrMany::iter).map(file);
         for (setting, source) in from_env.chain(from_file) {
-            signer.add(source.read(setting)?.expose()).ok_or_else(|| Problem::new(setting, signature::FORM))?;
+            signer
+                .add(source.read(setting)?.expose())
+                .ok_or_else(|| SettingError::new(setting, signature::SECRET_FORMAT))?;
         }
 
         let mut headers = HeaderMap::new();
         let bearer = match (settings.bearer_env, settings.bearer_file) {
             (Some(_), Some(_)) => {
-                return Err(Problem::new("bearer_env", "and bearer_file are both set: keep one"));
+                return Err(SettingError::new("bearer_env", "and bearer_file are both set: keep one"));
             }
-            (Some(name), None) => Some(("bearer_env", Source::Env(name.clone()))),
-            (None, Some(path)) => Some(("bearer_file", Source::File(path.clone()))),
+            (Some(name), None) => Some(("bearer_env", SecretSource::Env(name.clone()))),
+            (None, Some(path)) => Some(("bearer_file", SecretSource::File(path.clone()))),
             (None, None) => None,
         };
         if let Some((setting, source)) = bearer {
@@ -77,15 +82,17 @@ impl Credentials {
         }
         for (name, value) in settings.headers {
             let setting = format!("headers.{name}");
-            let header = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|error| Problem::new(setting.clone(), "must be the name of a header").because(error))?;
-            let ours = OURS.contains(&header.as_str()) || header.as_str().starts_with("webhook-");
-            if ours || taken(&header) || headers.contains_key(&header) {
-                return Err(Problem::new(setting, "is set by Symphony itself: leave it out"));
+            let header = HeaderName::from_bytes(name.as_bytes()).map_err(|error| {
+                SettingError::new(setting.clone(), "must be the name of a header").with_source(error)
+            })?;
+            let reserved_here =
+                RESERVED_HEADERS.contains(&header.as_str()) || header.as_str().starts_with("webhook-");
+            if reserved_here || reserved(&header) || headers.contains_key(&header) {
+                return Err(SettingError::new(setting, "is set by Symphony itself: leave it out"));
             }
             let value = match value {
                 HeaderSetting::Plain(text) => HeaderValue::from_str(text)
-                    .map_err(|error| Problem::new(setting, "must be printable ASCII").because(error))?,
+                    .map_err(|error| SettingError::new(setting, "must be printable ASCII").with_source(error))?,
                 HeaderSetting::From(source) => {
                     let secret: Secret = source.read(&setting)?;
                     secret_header(&setting, secret.expose())?
@@ -101,32 +108,32 @@ impl Credentials {
         &self.headers
     }
 
-    /// Adds them to a request about this key with this body.
-    pub(super) fn add(&self, headers: &mut HeaderMap, key: &str, body: &[u8]) -> Result<(), Invalid> {
+    /// Adds the credentials to the headers of a request, signed for this message id and body.
+    pub(super) fn add(&self, headers: &mut HeaderMap, id: &str, body: &[u8]) -> Result<(), Invalid> {
         headers.extend(self.headers.clone());
         if self.signer.is_empty() {
             return Ok(());
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let no_header = |_| Invalid { message: "the signature must fit into headers".to_owned() };
-        headers.insert(WEBHOOK_ID, HeaderValue::from_str(key).map_err(no_header)?);
+        let invalid = |_| Invalid { message: "the message id must be a valid header value".to_owned() };
+        headers.insert(WEBHOOK_ID, HeaderValue::from_str(id).map_err(invalid)?);
         headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(now));
-        headers.insert(
-            WEBHOOK_SIGNATURE,
-            HeaderValue::from_str(&self.signer.sign(key, now, body)).map_err(no_header)?,
-        );
+        headers
+            .insert(WEBHOOK_SIGNATURE, HeaderValue::from_str(&self.signer.sign(id, now, body)).map_err(invalid)?);
         Ok(())
     }
 }
 
-/// The name of the header that carries the key.
-pub(super) fn idempotency_header(text: &str) -> Result<HeaderName, Problem> {
+/// Checks the name of the header for the idempotency key.
+pub(super) fn idempotency_header(text: &str) -> Result<HeaderName, SettingError> {
     let name = HeaderName::from_bytes(text.as_bytes()).ok();
     let free = |name: &HeaderName| {
-        !OURS.contains(&name.as_str()) && !name.as_str().starts_with("webhook-") && *name != AUTHORIZATION
+        !RESERVED_HEADERS.contains(&name.as_str())
+            && !name.as_str().starts_with("webhook-")
+            && *name != AUTHORIZATION
     };
     name.filter(free).ok_or_else(|| {
-        Problem::new(
+        SettingError::new(
             "idempotency_header",
             "must be the name of a header that carries nothing else, such as \"Idempotency-Key\"",
         )
@@ -134,9 +141,9 @@ pub(super) fn idempotency_header(text: &str) -> Result<HeaderName, Problem> {
 }
 
 /// A header that `Debug` does not show.
-fn secret_header(setting: &str, text: &str) -> Result<HeaderValue, Problem> {
+fn secret_header(setting: &str, text: &str) -> Result<HeaderValue, SettingError> {
     let mut value = HeaderValue::from_str(text)
-        .map_err(|_| Problem::new(setting.to_owned(), "must hold one line of printable ASCII"))?;
+        .map_err(|_| SettingError::new(setting.to_owned(), "must contain one line of printable ASCII"))?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -1,88 +1,102 @@
-//! What the answer to an inquiry means. By the table alone: what it does not know was not said.
+//! Classifies a bank's response to an inquiry, and maps the class to the rail's [`Inquiry`].
+//!
+//! Only the table of the setting `inquiry` decides. A response that is not in the table says nothing about the payment.
+//! `HttpRail::send_inquiry` sends the request.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use symphony_outbox::payment::Reason;
+use symphony_db::payment::Reason;
 use symphony_relay::rail::Inquiry;
 
 use super::RAIL_REFUSED;
-use super::reply::{self, AnswerKeys, Reply};
-use super::table::Table;
-use crate::config::Problem;
+use super::response::{self, HttpResponse, ResponseFields};
+use super::status_table::StatusTable;
+use crate::config::SettingError;
 
-/// What a rail can say about a key.
+/// What a bank can say about an idempotency key. The names in the settings are those of `inquiry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Verdict {
+pub(super) enum InquiryResult {
     /// It was paid.
     Executed,
-    /// It was refused for good.
+    /// It was refused terminally.
     Refused,
-    /// The rail has never seen the key.
+    /// The bank has never seen the key.
     NeverSeen,
-    /// The rail does not say, or not yet.
+    /// The bank does not say, or not yet.
     Unsaid,
 }
 
-/// A status alone proves nothing here: a 404 may come from any proxy on the way, a 200 from a page for people. Each
-/// of these asks for the bank's own word in a JSON body.
-const DEFAULTS: [(&str, Verdict); 3] = [
-    ("200 EXECUTED", Verdict::Executed),
-    ("200 REFUSED", Verdict::Refused),
-    ("404 UNKNOWN_KEY", Verdict::NeverSeen),
+/// A status alone proves nothing here: a 404 may come from any proxy, a 200 from an HTML page. Each default therefore
+/// requires the bank's own status in a JSON body.
+const DEFAULTS: [(&str, InquiryResult); 3] = [
+    ("200 EXECUTED", InquiryResult::Executed),
+    ("200 REFUSED", InquiryResult::Refused),
+    ("404 UNKNOWN_KEY", InquiryResult::NeverSeen),
 ];
 
-/// The table of a rail.
+/// Classifies responses to inquiries by the setting `inquiry`.
 #[derive(Debug)]
-pub(super) struct Verdicts {
-    table: Table<Verdict>,
-    keys: AnswerKeys,
+pub(super) struct InquiryTable {
+    table: StatusTable<InquiryResult>,
+    fields: ResponseFields,
 }
 
-impl Verdicts {
-    pub(super) fn new(own: &BTreeMap<String, Verdict>, keys: AnswerKeys) -> Result<Self, Problem> {
-        Ok(Self { table: Table::new("inquiry", &DEFAULTS, own)?, keys })
+impl InquiryTable {
+    pub(super) fn new(
+        configured: &BTreeMap<String, InquiryResult>,
+        fields: ResponseFields,
+    ) -> Result<Self, SettingError> {
+        Ok(Self { table: StatusTable::new("inquiry", &DEFAULTS, configured)?, fields })
     }
 
-    /// What a word says by itself about whether the payment was made, as far as the table goes.
-    pub(super) fn says_paid(&self, word: &str) -> Option<bool> {
-        let mut said = self.table.meanings_of(word).map(|verdict| match verdict {
-            Verdict::Executed => Some(true),
-            Verdict::Refused | Verdict::NeverSeen => Some(false),
-            Verdict::Unsaid => None,
+    /// Whether a status of the body means paid or not paid, whatever the HTTP status. None if the table has no clear
+    /// answer.
+    pub(super) fn says_paid(&self, body_status: &str) -> Option<bool> {
+        let mut results = self.table.classes_of_code(body_status).map(|result| match result {
+            InquiryResult::Executed => Some(true),
+            InquiryResult::Refused | InquiryResult::NeverSeen => Some(false),
+            InquiryResult::Unsaid => None,
         });
-        let first = said.next()??;
-        // A word that means now this and now that means nothing by itself.
-        said.all(|other| other == Some(first)).then_some(first)
+        let first = results.next()??;
+        // A body status with two meanings means nothing without its HTTP status.
+        results.all(|other| other == Some(first)).then_some(first)
     }
 
-    pub(super) fn inquiry(&self, reply: &Reply) -> Inquiry {
-        if reply.ambiguous {
-            let message = format!("asked, the rail answered HTTP {}, {}", reply.status, reply::AMBIGUOUS);
-            return Inquiry::Unsaid { message, rail: reply.recorded(&self.keys.reference, &self.keys.code) };
+    /// The result of the inquiry.
+    pub(super) fn inquiry(&self, response: &HttpResponse) -> Inquiry {
+        if response.ambiguous {
+            let message =
+                format!("the bank answered the inquiry with HTTP {}, {}", response.status, response::AMBIGUOUS);
+            return Inquiry::NoAnswer {
+                message,
+                rail: response.rail_answer(&self.fields.reference, &self.fields.code),
+            };
         }
-        let word = reply.word(&self.keys.status);
-        let mut rail = reply.recorded(&self.keys.reference, &self.keys.code);
-        let exact = word.and_then(|word| self.table.exact(reply.status, &word));
-        match exact.or_else(|| self.table.plain(reply.status)) {
-            Some(Verdict::Executed) => Inquiry::Executed(rail),
-            Some(Verdict::Refused) => {
-                let message = Some("the rail says that it was refused".to_owned());
+        let body_status = response.field(&self.fields.status);
+        let mut rail = response.rail_answer(&self.fields.reference, &self.fields.code);
+        let exact = body_status.and_then(|code| self.table.by_status_and_code(response.status, &code));
+        match exact.or_else(|| self.table.by_status(response.status)) {
+            Some(InquiryResult::Executed) => Inquiry::Executed(rail),
+            Some(InquiryResult::Refused) => {
+                let message = Some("the bank says that it refused the payment".to_owned());
                 Inquiry::Refused { reason: Reason { code: RAIL_REFUSED.to_owned(), message }, rail }
             }
-            Some(Verdict::NeverSeen) => Inquiry::NeverSeen,
-            Some(Verdict::Unsaid) | None => {
-                // What is no end has no reference of an end.
+            Some(InquiryResult::NeverSeen) => Inquiry::NeverSeen,
+            Some(InquiryResult::Unsaid) | None => {
+                // Without an end there is no reference to record.
                 rail.reference = None;
-                let message =
-                    format!("asked, the rail answered HTTP {}, which does not say what happened", reply.status);
-                // A rail that answers in its own words works. Were "still under way" taken for a failure, payments that are
-                // under way would keep the breaker open against those that wait.
-                if (200..300).contains(&reply.status) && reply.body.is_some() {
-                    Inquiry::Undecided { message, rail }
+                let message = format!(
+                    "the bank answered the inquiry with HTTP {}, which does not say what became of the payment",
+                    response.status
+                );
+                // A bank that answers "pending" in its own JSON is healthy. If that counted as a failure, pending
+                // payments would keep the circuit breaker open for all others.
+                if (200..300).contains(&response.status) && response.body.is_some() {
+                    Inquiry::Pending { message, rail }
                 } else {
-                    Inquiry::Unsaid { message, rail }
+                    Inquiry::NoAnswer { message, rail }
                 }
             }
         }
@@ -96,20 +110,20 @@ mod tests {
     use super::super::settings::Settings;
     use super::*;
 
-    fn verdict(toml: &str, status: u16, body: Option<Value>) -> Inquiry {
+    fn inquire(toml: &str, status: u16, body: Option<Value>) -> Inquiry {
         let settings: Settings =
             crate::config::read(format!("url = 'https://x'\n{toml}").parse().unwrap()).unwrap();
-        let verdicts = Verdicts::new(&settings.inquiry, settings.answer_keys().unwrap()).unwrap();
-        verdicts.inquiry(&Reply { status, retry_after: None, body, ambiguous: false })
+        let inquiry_table = InquiryTable::new(&settings.inquiry, settings.response_fields().unwrap()).unwrap();
+        inquiry_table.inquiry(&HttpResponse { status, retry_after: None, body, ambiguous: false })
     }
 
     fn is_unsaid(inquiry: &Inquiry) -> bool {
-        matches!(inquiry, Inquiry::Unsaid { .. } | Inquiry::Undecided { .. })
+        matches!(inquiry, Inquiry::NoAnswer { .. } | Inquiry::Pending { .. })
     }
 
     #[test]
-    fn a_rail_that_answers_without_an_end_is_told_from_one_that_fails() {
-        let works = |status, body| matches!(verdict("", status, body), Inquiry::Undecided { .. });
+    fn a_pending_payment_is_told_apart_from_a_failing_bank() {
+        let works = |status, body| matches!(inquire("", status, body), Inquiry::Pending { .. });
         assert!(works(200, Some(json!({ "status": "PENDING" }))));
         assert!(works(202, Some(json!({}))));
         assert!(!works(200, None));
@@ -119,54 +133,57 @@ mod tests {
     }
 
     #[test]
-    fn the_banks_own_words_are_understood() {
-        let executed = verdict("", 200, Some(json!({ "status": "EXECUTED", "reference": "R1" })));
+    fn the_default_statuses_of_the_body_are_understood() {
+        let executed = inquire("", 200, Some(json!({ "status": "EXECUTED", "reference": "R1" })));
         assert!(matches!(executed, Inquiry::Executed(rail) if rail.reference.as_deref() == Some("R1")));
-        let refused = verdict("", 200, Some(json!({ "status": "REFUSED", "code": "AC04" })));
+        let refused = inquire("", 200, Some(json!({ "status": "REFUSED", "code": "AC04" })));
         assert!(matches!(refused, Inquiry::Refused { rail, .. } if rail.code.as_deref() == Some("AC04")));
-        assert_eq!(verdict("", 404, Some(json!({ "status": "UNKNOWN_KEY" }))), Inquiry::NeverSeen);
-        assert!(is_unsaid(&verdict("", 200, Some(json!({ "status": "PENDING" })))));
+        assert_eq!(inquire("", 404, Some(json!({ "status": "UNKNOWN_KEY" }))), Inquiry::NeverSeen);
+        assert!(is_unsaid(&inquire("", 200, Some(json!({ "status": "PENDING" })))));
     }
 
     #[test]
     fn a_status_alone_says_nothing_by_default() {
         for status in 200..600 {
-            assert!(is_unsaid(&verdict("", status, None)), "{status}");
+            assert!(is_unsaid(&inquire("", status, None)), "{status}");
             assert!(
-                is_unsaid(&verdict("", status, Some(json!({ "status": 1, "message": "EXECUTED" })))),
+                is_unsaid(&inquire("", status, Some(json!({ "status": 1, "message": "EXECUTED" })))),
                 "{status}"
             );
         }
     }
 
     #[test]
-    fn a_word_counts_only_with_its_status() {
-        assert!(is_unsaid(&verdict("", 200, Some(json!({ "status": "UNKNOWN_KEY" })))));
-        assert!(is_unsaid(&verdict("", 404, Some(json!({ "status": "EXECUTED" })))));
-        assert!(is_unsaid(&verdict("", 500, Some(json!({ "status": "REFUSED" })))));
-        assert!(is_unsaid(&verdict("", 200, Some(json!({ "status": "executed" })))));
+    fn a_body_status_counts_only_with_its_http_status() {
+        assert!(is_unsaid(&inquire("", 200, Some(json!({ "status": "UNKNOWN_KEY" })))));
+        assert!(is_unsaid(&inquire("", 404, Some(json!({ "status": "EXECUTED" })))));
+        assert!(is_unsaid(&inquire("", 500, Some(json!({ "status": "REFUSED" })))));
+        assert!(is_unsaid(&inquire("", 200, Some(json!({ "status": "executed" })))));
     }
 
     #[test]
-    fn a_word_with_two_meanings_says_nothing_by_itself() {
-        let own = BTreeMap::from([
-            ("202 EXECUTED".to_owned(), Verdict::Unsaid),
-            ("410 REFUSED".to_owned(), Verdict::NeverSeen),
+    fn a_body_status_with_two_meanings_says_nothing_by_itself() {
+        let configured = BTreeMap::from([
+            ("202 EXECUTED".to_owned(), InquiryResult::Unsaid),
+            ("410 REFUSED".to_owned(), InquiryResult::NeverSeen),
         ]);
         let settings: Settings = crate::config::read("url = 'https://x'".parse().unwrap()).unwrap();
-        let verdicts = Verdicts::new(&own, settings.answer_keys().unwrap()).unwrap();
-        assert_eq!((verdicts.says_paid("EXECUTED"), verdicts.says_paid("REFUSED")), (None, Some(false)));
-        assert_eq!((verdicts.says_paid("UNKNOWN_KEY"), verdicts.says_paid("PENDING")), (Some(false), None));
+        let inquiry_table = InquiryTable::new(&configured, settings.response_fields().unwrap()).unwrap();
+        assert_eq!((inquiry_table.says_paid("EXECUTED"), inquiry_table.says_paid("REFUSED")), (None, Some(false)));
+        assert_eq!(
+            (inquiry_table.says_paid("UNKNOWN_KEY"), inquiry_table.says_paid("PENDING")),
+            (Some(false), None)
+        );
     }
 
     #[test]
-    fn a_bank_may_have_other_words() {
-        let own = "status_key = '/payment/state'\ninquiry = { '200 ACSC' = 'executed', '410' = 'never_seen', '200 EXECUTED' = 'unsaid' }";
+    fn the_settings_may_name_other_statuses() {
+        let configured = "status_key = '/payment/state'\ninquiry = { '200 ACSC' = 'executed', '410' = 'never_seen', '200 EXECUTED' = 'unsaid' }";
         assert!(matches!(
-            verdict(own, 200, Some(json!({ "payment": { "state": "ACSC" } }))),
+            inquire(configured, 200, Some(json!({ "payment": { "state": "ACSC" } }))),
             Inquiry::Executed(_)
         ));
-        assert!(is_unsaid(&verdict(own, 200, Some(json!({ "payment": { "state": "EXECUTED" } })))));
-        assert_eq!(verdict(own, 410, None), Inquiry::NeverSeen);
+        assert!(is_unsaid(&inquire(configured, 200, Some(json!({ "payment": { "state": "EXECUTED" } })))));
+        assert_eq!(inquire(configured, 410, None), Inquiry::NeverSeen);
     }
 }

@@ -1,7 +1,8 @@
-//! Reads the body of an answer as JSON that has one meaning.
+//! Parses the body of a response as a JSON object that every parser reads in the same way.
 //!
-//! Parsers disagree about a key that stands twice: some keep the first value, some the last. An answer that one of them
-//! reads as refused and another as executed decides nothing, so it is told apart from both an object and no JSON at all.
+//! Parsers disagree about a duplicate key: some keep the first value, some the last. A response that one parser reads
+//! as refused and another as executed decides nothing. It is therefore told apart from an object and from no JSON at
+//! all.
 
 use std::fmt;
 
@@ -9,21 +10,21 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// What a body is.
+/// The kind of a body.
 #[derive(Debug, PartialEq)]
 pub(super) enum Body {
-    /// One JSON object without a repeated key at any depth.
+    /// One JSON object without a duplicate key at any depth.
     Object(Value),
-    /// Begins like a JSON object and is not exactly one: a repeated key, a second document, bytes that are no UTF-8,
-    /// more levels than are read.
+    /// Begins like a JSON object and is not exactly one: a duplicate key, a second document, invalid UTF-8, or more
+    /// levels than the parser reads.
     Ambiguous,
-    /// Anything else: nothing, a page for people, a JSON value that is no object.
+    /// Anything else: an empty body, an HTML page, a JSON value that is not an object.
     Other,
 }
 
-/// Reads a body that is complete.
+/// Parses a complete body.
 pub(super) fn read(body: &[u8]) -> Body {
-    // The parser refuses bytes that are no UTF-8, lone surrogates, what follows a document, and more than 128 levels.
+    // The parser refuses invalid UTF-8, lone surrogates, trailing characters and more than 128 levels.
     match serde_json::from_slice(body) {
         Ok(Strict(object @ Value::Object(_))) => Body::Object(object),
         _ if begins_like_an_object(body) => Body::Ambiguous,
@@ -36,7 +37,7 @@ fn begins_like_an_object(body: &[u8]) -> bool {
     body.trim_ascii_start().starts_with(b"{")
 }
 
-/// A value in which no object has a key twice.
+/// A value without duplicate keys.
 struct Strict(Value);
 
 impl<'de> Deserialize<'de> for Strict {
@@ -51,7 +52,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
     type Value = Strict;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON without repeated keys")
+        f.write_str("JSON without duplicate keys")
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<Strict, E> {
@@ -94,7 +95,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
         let mut object = Map::new();
         while let Some((key, Strict(value))) = entries.next_entry::<String, Strict>()? {
             if object.insert(key, value).is_some() {
-                return Err(de::Error::custom("a key stands twice"));
+                return Err(de::Error::custom("a duplicate key"));
             }
         }
         Ok(Strict(Value::Object(object)))
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_object_is_read_as_it_stands() {
+    fn one_object_is_parsed_and_everything_else_is_told_apart() {
         let object = json!({"a": [1, -2, 1.5, true, null, "x", {"b": {}}], "c": u64::MAX});
         assert_eq!(read(object.to_string().as_bytes()), Body::Object(object));
         assert_eq!(read(b" \n{} "), Body::Object(json!({})));
@@ -122,10 +123,10 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::cases::cases())]
+        #![proptest_config(crate::proptest_config::proptest_config())]
 
         #[test]
-        fn no_bytes_are_too_much_for_it(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn no_bytes_make_it_panic_or_pass_for_another_kind(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let mut body = b"{".to_vec();
             body.extend(bytes);
             prop_assert_ne!(read(&body), Body::Other);

@@ -1,7 +1,7 @@
-//! Batches of spans to a collector, by OTLP over HTTP(S): one POST of protobuf each.
+//! Posts batches of spans to an OpenTelemetry collector, by OTLP over HTTP(S) with protobuf.
 //!
-//! It shares line, credentials and TLS with the rail. Where it may go is for the settings alone, since nothing that is carried has a
-//! say in it: collectors are in the house more often than not, so addresses of the house are not refused.
+//! It shares the HTTP client, credentials and TLS with the rail. Private addresses are allowed: only the settings
+//! decide where spans go, no row can change it, and most collectors run in the internal network.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,29 +12,29 @@ use reqwest::{Method, Request};
 use serde::Deserialize;
 
 use super::address::Allowed;
-use super::credentials::{Credentials, Sources};
-use super::line::{self, Fault, Line};
+use super::client::{self, HttpClient, SendError};
+use super::credentials::{CredentialSources, Credentials};
 use super::settings::HeaderSetting;
 use super::target::Target;
-use crate::config::{Problem, time};
-use crate::courier::Limits;
+use crate::config::{self, SettingError, duration};
+use crate::connection_manager::Limits;
 use crate::tls;
 
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
-/// Nobody reads the answer; it is read so that the connection can be used again.
-const ANSWER_LIMIT: usize = 64 * 1024;
-const IDLE: Duration = Duration::from_secs(30);
+/// The body is ignored. It is read so that the connection can be used again.
+const MAX_RESPONSE_BYTES: usize = 64 * 1024;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where the collector is, and who we say we are.
+/// The collector's endpoint, credentials and TLS files.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
     endpoint: String,
     #[serde(default)]
     allow_plain: bool,
-    #[serde(default = "seconds::<10>", deserialize_with = "time")]
+    #[serde(default = "config::seconds::<10>", deserialize_with = "duration")]
     timeout: Duration,
-    #[serde(default = "seconds::<5>", deserialize_with = "time")]
+    #[serde(default = "config::seconds::<5>", deserialize_with = "duration")]
     connect_timeout: Duration,
 
     bearer_env: Option<String>,
@@ -43,14 +43,13 @@ pub(crate) struct Settings {
     headers: BTreeMap<String, HeaderSetting>,
 
     root_ca_file: Option<PathBuf>,
-    #[serde(default = "yes")]
+    #[serde(default = "config::enabled")]
     system_roots: bool,
     client_certificate_file: Option<PathBuf>,
     client_key_file: Option<PathBuf>,
 }
 
-/// The names of these.
-pub(crate) const NAMES: [&str; 11] = [
+pub(crate) const SETTING_NAMES: [&str; 11] = [
     "endpoint",
     "allow_plain",
     "timeout",
@@ -64,44 +63,44 @@ pub(crate) const NAMES: [&str; 11] = [
     "client_key_file",
 ];
 
-/// Somebody who takes spans.
+/// An OpenTelemetry collector.
 pub(crate) struct Collector {
     target: Target,
     credentials: Credentials,
-    line: Line,
+    client: HttpClient,
 }
 
-/// Why a batch was not taken.
+/// Why a batch was not exported.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// The same may be taken later.
-    Later(String),
-    /// The same will not be taken.
-    Never(String),
+pub(crate) enum ExportError {
+    /// The collector may take the same batch later.
+    Retryable(String),
+    /// The collector will not take this batch.
+    Refused(String),
 }
 
 impl Collector {
-    pub(crate) fn build(settings: &Settings) -> Result<Self, Problem> {
-        let allowed = Allowed::everywhere();
+    pub(crate) fn build(settings: &Settings) -> Result<Self, SettingError> {
+        let allowed = Allowed::all();
         let target = Target::parse("endpoint", &settings.endpoint, settings.allow_plain, &allowed)
-            .map_err(|problem| problem.instead_of("allow_http", "allow_plain"))?;
-        // What is sent is ours, and bounded where it is gathered.
+            .map_err(|error| error.with_name_replaced("allow_http", "allow_plain"))?;
+        // The size of a batch is bounded where it is collected.
         let limits = Limits::new(settings.timeout, settings.connect_timeout, 1)?;
-        let limits = line::Limits {
+        let limits = client::Limits {
             timeout: limits.timeout,
             connect_timeout: limits.connect_timeout,
-            idle_timeout: Some(IDLE),
+            idle_timeout: Some(IDLE_TIMEOUT),
             idle_connections: 1,
-            answer_limit: ANSWER_LIMIT,
+            max_response_bytes: MAX_RESPONSE_BYTES,
             retry_after_cap: Duration::ZERO,
         };
-        let files = tls::Files {
+        let files = tls::TlsFiles {
             root_ca_file: settings.root_ca_file.as_deref(),
             system_roots: settings.system_roots,
             client_certificate_file: settings.client_certificate_file.as_deref(),
             client_key_file: settings.client_key_file.as_deref(),
         };
-        let sources = Sources {
+        let sources = CredentialSources {
             secret_env: None,
             secret_file: None,
             bearer_env: settings.bearer_env.as_ref(),
@@ -110,41 +109,33 @@ impl Collector {
         };
         Ok(Self {
             credentials: Credentials::read(sources, |_| false)?,
-            line: Line::new(limits, files, allowed, target.is_https())?,
+            client: HttpClient::new(limits, files, allowed, target.is_https())?,
             target,
         })
     }
 
-    /// Sends a batch, once.
-    pub(crate) async fn post(&self, batch: Vec<u8>) -> Result<(), Failure> {
+    /// Posts a batch once.
+    pub(crate) async fn post(&self, batch: Vec<u8>) -> Result<(), ExportError> {
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, PROTOBUF)]);
-        self.credentials.add(&mut headers, "", &batch).map_err(|invalid| Failure::Never(invalid.message))?;
+        self.credentials.add(&mut headers, "", &batch).map_err(|invalid| ExportError::Refused(invalid.message))?;
         let mut request = Request::new(Method::POST, self.target.url());
         *request.headers_mut() = headers;
         *request.body_mut() = Some(batch.into());
-        match self.line.exchange(request).await {
-            Ok(reply) => meaning(reply.status),
-            Err(Fault::NotSent(why) | Fault::MayHaveBeenSent(why)) => Err(Failure::Later(why)),
+        match self.client.send(request).await {
+            Ok(response) => classify(response.status),
+            Err(SendError::NotSent(why) | SendError::MayHaveBeenSent(why)) => Err(ExportError::Retryable(why)),
         }
     }
 }
 
-/// What a status means for a batch: OTLP names those after which the same may be sent again.
-fn meaning(status: u16) -> Result<(), Failure> {
-    let said = format!("the collector answered HTTP {status}");
+/// The result of an export, by the collector's status. The OTLP specification lists the retryable statuses.
+fn classify(status: u16) -> Result<(), ExportError> {
+    let text = format!("the collector answered HTTP {status}");
     match status {
         200..=299 => Ok(()),
-        429 | 502 | 503 | 504 => Err(Failure::Later(said)),
-        _ => Err(Failure::Never(said)),
+        429 | 502 | 503 | 504 => Err(ExportError::Retryable(text)),
+        _ => Err(ExportError::Refused(text)),
     }
-}
-
-fn seconds<const N: u64>() -> Duration {
-    Duration::from_secs(N)
-}
-
-fn yes() -> bool {
-    true
 }
 
 #[cfg(test)]
@@ -152,15 +143,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_says_whether_the_same_could_be_taken_later() {
+    fn only_the_statuses_of_the_specification_are_retryable() {
         for status in [200, 202, 204] {
-            assert_eq!(meaning(status), Ok(()));
+            assert_eq!(classify(status), Ok(()));
         }
         for status in [429, 502, 503, 504] {
-            assert!(matches!(meaning(status), Err(Failure::Later(_))), "{status}");
+            assert!(matches!(classify(status), Err(ExportError::Retryable(_))), "{status}");
         }
         for status in [301, 400, 401, 404, 413, 500, 501] {
-            assert!(matches!(meaning(status), Err(Failure::Never(_))), "{status}");
+            assert!(matches!(classify(status), Err(ExportError::Refused(_))), "{status}");
         }
     }
 }

@@ -1,128 +1,148 @@
-//! What the answer to a payment means. By the table alone: what it does not know is unknown.
+//! Classifies a bank's response to a payment, and maps the class to the rail's [`Answer`].
+//!
+//! The table of the setting `outcomes` decides, never the text of a response. A response that is not in the table, or
+//! whose body is ambiguous, has an unknown outcome. The engine maps the answer to DISPATCHED, FAILED or RETRYABLE in
+//! `crates/relay/src/payment/answer_mapping.rs`.
 
 use serde::Deserialize;
-use symphony_outbox::payment::Reason;
+use symphony_db::payment::Reason;
 use symphony_relay::rail::Answer;
 
-use super::inquiry::Verdicts;
-use super::reply::{self, AnswerKeys, Reply};
+use super::inquiry::InquiryTable;
+use super::response::{self, HttpResponse, ResponseFields};
 use super::settings::Settings;
-use super::table::Table;
-use super::{RAIL_LATER, RAIL_REFUSED};
-use crate::config::Problem;
+use super::status_table::StatusTable;
+use super::{RAIL_REFUSED, RAIL_RETRYABLE};
+use crate::config::SettingError;
 
-/// What an answer can mean.
+/// The class of a response. The names in the settings are those of `outcomes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Word {
-    /// The rail has taken the payment.
+pub(super) enum ResponseClass {
+    /// The bank has accepted the payment.
     Accepted,
-    /// The rail has refused it for good; nothing was paid.
+    /// The bank has refused it terminally; nothing was paid.
     Refused,
-    /// Nothing was paid; it may be sent again.
-    Later,
-    /// The same, but only where the answer has a `Retry-After` that can be read; else unknown.
-    LaterWithRetryAfter,
-    /// It may have been paid.
+    /// Nothing was paid, and it may be sent again.
+    Retryable,
+    /// Retryable if the response has a valid `Retry-After`; otherwise unknown.
+    RetryableWithRetryAfter,
+    /// The payment may have been made.
     Unknown,
 }
 
-/// What the body of an answer must be before an end is concluded from it.
+/// What the body must be for a response to end a payment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum AnswerBody {
-    /// A JSON object: a page of some gateway on the way is not the bank's word.
+    /// A JSON object: an error page of a gateway does not come from the bank.
     #[default]
     Json,
-    /// Anything, or nothing.
+    /// Anything, or no body.
     Any,
 }
 
-/// What is known before a bank has said anything about itself. The reasons are in `docs/sinks/http.md`.
-const DEFAULTS: [(&str, Word); 9] = [
-    ("200", Word::Accepted),
-    ("201", Word::Accepted),
-    ("202", Word::Accepted),
-    ("400", Word::Refused),
-    ("422", Word::Refused),
-    ("401", Word::Later),
-    ("403", Word::Later),
-    ("429", Word::Later),
-    ("503", Word::LaterWithRetryAfter),
+/// The defaults of `outcomes`. `docs/sinks/http.md` gives the reasons.
+const DEFAULTS: [(&str, ResponseClass); 9] = [
+    ("200", ResponseClass::Accepted),
+    ("201", ResponseClass::Accepted),
+    ("202", ResponseClass::Accepted),
+    ("400", ResponseClass::Refused),
+    ("422", ResponseClass::Refused),
+    ("401", ResponseClass::Retryable),
+    ("403", ResponseClass::Retryable),
+    ("429", ResponseClass::Retryable),
+    ("503", ResponseClass::RetryableWithRetryAfter),
 ];
 
-/// Statuses that reject one request for its size: they say nothing about the rail.
-const REQUEST_REJECTED: [u16; 3] = [413, 414, 431];
+/// Statuses that reject one request for its size. They are no sign that the rail is failing.
+const REQUEST_TOO_LARGE: [u16; 3] = [413, 414, 431];
 
-/// The table of a rail.
+/// Classifies responses to payments by the setting `outcomes`.
 #[derive(Debug)]
-pub(super) struct Outcomes {
-    table: Table<Word>,
-    keys: AnswerKeys,
+pub(super) struct OutcomeTable {
+    table: StatusTable<ResponseClass>,
+    fields: ResponseFields,
     body: AnswerBody,
 }
 
-impl Outcomes {
-    pub(super) fn new(settings: &Settings) -> Result<Self, Problem> {
-        let table = Table::new("outcomes", &DEFAULTS, &settings.outcomes)?;
-        Ok(Self { table, keys: settings.answer_keys()?, body: settings.answer_body })
+impl OutcomeTable {
+    pub(super) fn new(settings: &Settings) -> Result<Self, SettingError> {
+        let table = StatusTable::new("outcomes", &DEFAULTS, &settings.outcomes)?;
+        Ok(Self { table, fields: settings.response_fields()?, body: settings.answer_body })
     }
 
-    pub(super) fn answer(&self, reply: &Reply, verdicts: &Verdicts) -> Answer {
-        let rail = reply.recorded(&self.keys.reference, &self.keys.code);
-        let status = reply.status;
+    /// The rail's answer to a payment: the class of the response, with what the ledger records of it.
+    pub(super) fn answer(&self, response: &HttpResponse, inquiry_table: &InquiryTable) -> Answer {
+        let rail = response.rail_answer(&self.fields.reference, &self.fields.code);
+        let status = response.status;
         let reason = |code: &str| Reason {
             code: code.to_owned(),
-            message: Some(format!("the rail answered HTTP {status}")),
+            message: Some(format!("the bank answered HTTP {status}")),
         };
-        // "At once" is no wish to be asked again and again: then the rail's own backoff decides.
-        let after = reply.retry_after.filter(|after| !after.is_zero());
-        let row_only = REQUEST_REJECTED.contains(&status);
         let unknown = |why: &str, rail| Answer::Unknown {
-            message: format!("the rail answered HTTP {status}, {why}"),
+            message: format!("the bank answered HTTP {status}, {why}"),
             rail,
-            row_only,
+            row_only: REQUEST_TOO_LARGE.contains(&status),
         };
+        // A delay of zero would send again without a pause: the rail's backoff decides instead.
+        let after = response.retry_after.filter(|after| !after.is_zero());
+        match self.classify(response, inquiry_table) {
+            Ok(ResponseClass::Accepted) => Answer::Accepted(rail),
+            Ok(ResponseClass::Refused) => Answer::Refused { reason: reason(RAIL_REFUSED), rail },
+            Ok(ResponseClass::Retryable) => {
+                Answer::Retryable { reason: reason(RAIL_RETRYABLE), rail, retry_after: after }
+            }
+            Ok(ResponseClass::RetryableWithRetryAfter) => match response.retry_after {
+                Some(_) => Answer::Retryable { reason: reason(RAIL_RETRYABLE), rail, retry_after: after },
+                None => unknown("without a valid Retry-After", rail),
+            },
+            Ok(ResponseClass::Unknown) => unknown("which leaves the outcome unknown", rail),
+            Err(why) => unknown(why, rail),
+        }
+    }
 
-        // Not even "later" follows from it: the bank may have said that it paid.
-        if reply.ambiguous {
-            return unknown(reply::AMBIGUOUS, rail);
+    /// The class of a response. The error says why it cannot be classified; the outcome is then unknown.
+    fn classify(
+        &self,
+        response: &HttpResponse,
+        inquiry_table: &InquiryTable,
+    ) -> Result<ResponseClass, &'static str> {
+        // Not even "retryable" may follow: another parser may read that the bank has paid.
+        if response.ambiguous {
+            return Err(response::AMBIGUOUS);
         }
-        let (code, word) = (reply.word(&self.keys.code), reply.word(&self.keys.status));
-        let known = |word: &Option<String>| word.as_deref().and_then(|word| self.table.exact(status, word));
-        let (by_code, by_word) = (known(&code), known(&word));
-        if let (Some(by_code), Some(by_word)) = (by_code, by_word)
-            && by_code != by_word
+        let (code, body_status) = (response.field(&self.fields.code), response.field(&self.fields.status));
+        let lookup = |field: &Option<String>| {
+            field.as_deref().and_then(|field| self.table.by_status_and_code(response.status, field))
+        };
+        let (by_code, by_body_status) = (lookup(&code), lookup(&body_status));
+        if let (Some(by_code), Some(by_body_status)) = (by_code, by_body_status)
+            && by_code != by_body_status
         {
-            return unknown("with a code and a status in its body that mean different things", rail);
+            return Err("with a code and a status in its body that contradict each other");
         }
-        let exact = by_code.or(by_word);
-        let meaning = exact.or_else(|| self.table.plain(status));
-        let ends = matches!(meaning, Some(Word::Accepted | Word::Refused));
-        if ends && self.body == AnswerBody::Json && reply.body.is_none() {
-            return unknown("without a JSON object (answer_body = \"any\" if it always does)", rail);
+        let by_body = by_code.or(by_body_status);
+        let by_http_status = || self.table.by_status(response.status);
+        let class = by_body.or_else(by_http_status).ok_or("which is not in the rail's table of outcomes")?;
+        let is_terminal = matches!(class, ResponseClass::Accepted | ResponseClass::Refused);
+        if is_terminal && self.body == AnswerBody::Json && response.body.is_none() {
+            return Err("without a JSON object (set answer_body = \"any\" if the bank never sends one)");
         }
-        // A status alone must not overrule what the body says: banks also refuse with a 200.
-        if let (None, Some(word)) = (exact, &word)
-            && ends
+        // The HTTP status alone must not overrule the body: some banks refuse with a 200.
+        if let (None, Some(body_status)) = (by_body, &body_status)
+            && is_terminal
         {
-            let paid = verdicts.says_paid(word);
-            let fits = if meaning == Some(Word::Accepted) { paid == Some(true) } else { paid != Some(true) };
-            if !fits {
-                return unknown("with a status in its body that does not fit it or is in no table", rail);
+            let says_paid = inquiry_table.says_paid(body_status) == Some(true);
+            let agrees = match class {
+                ResponseClass::Accepted => says_paid,
+                _ => !says_paid,
+            };
+            if !agrees {
+                return Err("with a status in its body that contradicts it or is in no table");
             }
         }
-        match meaning {
-            Some(Word::Accepted) => Answer::Accepted(rail),
-            Some(Word::Refused) => Answer::Refused { reason: reason(RAIL_REFUSED), rail },
-            Some(Word::Later) => Answer::Later { reason: reason(RAIL_LATER), rail, after },
-            Some(Word::LaterWithRetryAfter) => match reply.retry_after {
-                Some(_) => Answer::Later { reason: reason(RAIL_LATER), rail, after },
-                None => unknown("without a Retry-After that can be read", rail),
-            },
-            Some(Word::Unknown) => unknown("which leaves the outcome open", rail),
-            None => unknown("which the rail's table of outcomes does not know", rail),
-        }
+        Ok(class)
     }
 }
 
@@ -137,32 +157,37 @@ mod tests {
     fn answer(toml: &str, status: u16, retry_after: Option<u64>, body: Option<Value>) -> Answer {
         let settings: Settings =
             crate::config::read(format!("url = 'https://x'\n{toml}").parse().unwrap()).unwrap();
-        let verdicts = Verdicts::new(&settings.inquiry, settings.answer_keys().unwrap()).unwrap();
-        let reply = Reply { status, retry_after: retry_after.map(Duration::from_secs), body, ambiguous: false };
-        Outcomes::new(&settings).unwrap().answer(&reply, &verdicts)
+        let inquiry_table = InquiryTable::new(&settings.inquiry, settings.response_fields().unwrap()).unwrap();
+        let response =
+            HttpResponse { status, retry_after: retry_after.map(Duration::from_secs), body, ambiguous: false };
+        OutcomeTable::new(&settings).unwrap().answer(&response, &inquiry_table)
     }
 
-    fn word(answer: &Answer) -> &'static str {
+    fn class(answer: &Answer) -> &'static str {
         match answer {
             Answer::Accepted(_) => "accepted",
             Answer::Refused { .. } => "refused",
-            Answer::Later { .. } => "later",
+            Answer::Retryable { .. } => "retryable",
             Answer::Unknown { .. } => "unknown",
         }
     }
 
     #[test]
-    fn by_default_only_these_statuses_are_known() {
+    fn by_default_only_these_statuses_have_a_known_outcome() {
         for status in 200..600 {
             let expected = match status {
                 200..=202 => "accepted",
                 400 | 422 => "refused",
-                401 | 403 | 429 => "later",
+                401 | 403 | 429 => "retryable",
                 _ => "unknown",
             };
-            assert_eq!(word(&answer("", status, None, Some(json!({})))), expected, "{status}");
-            let told = if status == 503 { "later" } else { expected };
-            assert_eq!(word(&answer("", status, Some(7), Some(json!({})))), told, "{status} with Retry-After");
+            assert_eq!(class(&answer("", status, None, Some(json!({})))), expected, "{status}");
+            let with_header = if status == 503 { "retryable" } else { expected };
+            assert_eq!(
+                class(&answer("", status, Some(7), Some(json!({})))),
+                with_header,
+                "{status} with Retry-After"
+            );
         }
     }
 
@@ -176,57 +201,61 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_after_of_nothing_leaves_the_delay_to_the_backoff() {
+    fn a_retry_after_of_zero_leaves_the_delay_to_the_backoff() {
         for status in [429, 503] {
-            for (said, expected) in [(0, None), (7, Some(Duration::from_secs(7)))] {
-                let Answer::Later { after, .. } = answer("", status, Some(said), None) else {
+            for (seconds, expected) in [(0, None), (7, Some(Duration::from_secs(7)))] {
+                let Answer::Retryable { retry_after, .. } = answer("", status, Some(seconds), None) else {
                     panic!("not later: {status}");
                 };
-                assert_eq!(after, expected, "{status}");
+                assert_eq!(retry_after, expected, "{status}");
             }
         }
     }
 
     #[test]
-    fn an_end_is_concluded_only_from_the_banks_own_json() {
+    fn a_payment_ends_only_on_a_json_response() {
         for status in [200, 201, 202, 400, 422] {
-            assert_eq!(word(&answer("", status, None, None)), "unknown", "{status}");
-            assert_ne!(word(&answer("answer_body = 'any'", status, None, None)), "unknown", "{status}");
+            assert_eq!(class(&answer("", status, None, None)), "unknown", "{status}");
+            assert_ne!(class(&answer("answer_body = 'any'", status, None, None)), "unknown", "{status}");
         }
-        assert_eq!(word(&answer("", 429, None, None)), "later");
+        assert_eq!(class(&answer("", 429, None, None)), "retryable");
     }
 
     #[test]
     fn a_code_in_the_body_is_more_exact_than_the_status() {
-        let table = "outcomes = { '409 DUPLICATE' = 'accepted', '422 TRY_LATER' = 'later', '422' = 'unknown' }";
-        assert_eq!(word(&answer(table, 409, None, Some(json!({ "code": "DUPLICATE" })))), "accepted");
-        assert_eq!(word(&answer(table, 409, None, Some(json!({ "code": "OTHER" })))), "unknown");
-        assert_eq!(word(&answer(table, 422, None, Some(json!({ "code": "TRY_LATER" })))), "later");
-        assert_eq!(word(&answer(table, 422, None, Some(json!({ "code": "NEW" })))), "unknown");
-        assert_eq!(word(&answer(table, 500, None, Some(json!({ "code": "DUPLICATE" })))), "unknown");
+        let table =
+            "outcomes = { '409 DUPLICATE' = 'accepted', '422 TRY_LATER' = 'retryable', '422' = 'unknown' }";
+        assert_eq!(class(&answer(table, 409, None, Some(json!({ "code": "DUPLICATE" })))), "accepted");
+        assert_eq!(class(&answer(table, 409, None, Some(json!({ "code": "OTHER" })))), "unknown");
+        assert_eq!(class(&answer(table, 422, None, Some(json!({ "code": "TRY_LATER" })))), "retryable");
+        assert_eq!(class(&answer(table, 422, None, Some(json!({ "code": "NEW" })))), "unknown");
+        assert_eq!(class(&answer(table, 500, None, Some(json!({ "code": "DUPLICATE" })))), "unknown");
     }
 
     #[test]
-    fn a_status_alone_does_not_overrule_what_the_body_says() {
-        let says = |status: u16, word: &str, toml: &str| {
-            super::tests::word(&answer(toml, status, None, Some(json!({ "status": word }))))
+    fn an_http_status_alone_does_not_overrule_the_body() {
+        let class_of = |status: u16, body_status: &str, toml: &str| {
+            super::tests::class(&answer(toml, status, None, Some(json!({ "status": body_status }))))
         };
-        assert_eq!(says(200, "EXECUTED", ""), "accepted");
-        for word in ["REFUSED", "UNKNOWN_KEY", "PENDING", "RJCT", "executed", ""] {
-            assert_eq!(says(200, word, ""), "unknown", "{word}");
+        assert_eq!(class_of(200, "EXECUTED", ""), "accepted");
+        for body_status in ["REFUSED", "UNKNOWN_KEY", "PENDING", "RJCT", "executed", ""] {
+            assert_eq!(class_of(200, body_status, ""), "unknown", "{body_status}");
         }
-        assert_eq!(says(422, "EXECUTED", ""), "unknown");
-        assert_eq!(says(422, "REFUSED", ""), "refused");
-        assert_eq!(says(422, "INVALID", ""), "refused");
+        assert_eq!(class_of(422, "EXECUTED", ""), "unknown");
+        assert_eq!(class_of(422, "REFUSED", ""), "refused");
+        assert_eq!(class_of(422, "INVALID", ""), "refused");
         // Problem details (RFC 9457) repeat the status as a number.
-        assert_eq!(word(&answer("", 422, None, Some(json!({ "status": 422 })))), "refused");
-        // Once the bank's word is in a table it counts.
+        assert_eq!(class(&answer("", 422, None, Some(json!({ "status": 422 })))), "refused");
+        // A body status that is in a table counts.
         assert_eq!(
-            says(202, "RCVD", "outcomes = { '202 RCVD' = 'accepted', '200 RJCT' = 'refused' }"),
+            class_of(202, "RCVD", "outcomes = { '202 RCVD' = 'accepted', '200 RJCT' = 'refused' }"),
             "accepted"
         );
-        assert_eq!(says(200, "RJCT", "outcomes = { '202 RCVD' = 'accepted', '200 RJCT' = 'refused' }"), "refused");
-        assert_eq!(says(200, "ACSC", "inquiry = { '200 ACSC' = 'executed' }"), "accepted");
+        assert_eq!(
+            class_of(200, "RJCT", "outcomes = { '202 RCVD' = 'accepted', '200 RJCT' = 'refused' }"),
+            "refused"
+        );
+        assert_eq!(class_of(200, "ACSC", "inquiry = { '200 ACSC' = 'executed' }"), "accepted");
     }
 
     #[test]
@@ -241,7 +270,7 @@ mod tests {
         };
         assert_eq!(
             (reason.code.as_str(), reason.message.as_deref()),
-            (RAIL_REFUSED, Some("the rail answered HTTP 422"))
+            (RAIL_REFUSED, Some("the bank answered HTTP 422"))
         );
         assert_eq!((rail.reference.as_deref(), rail.code.as_deref()), (Some("7"), Some("AC04")));
         let Answer::Accepted(rail) = answer("", 201, None, Some(json!({}))) else { panic!("not accepted") };

@@ -1,6 +1,7 @@
-//! Names that lead to addresses which may be reached, and to no others.
+//! Resolves host names and drops the addresses that must not be reached (SSRF protection).
 //!
-//! It sits where the connection is made, so that a name is looked up once and what was checked is what is reached.
+//! The filter is part of the client's resolver, so that the checked address is the one that is connected to: a second
+//! DNS lookup could return another (DNS rebinding).
 
 use std::net::SocketAddr;
 
@@ -8,22 +9,22 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::address::Allowed;
 
-/// The system's resolver behind a filter.
-pub(super) struct Filtered(pub(super) Allowed);
+/// The system's resolver with a filter.
+pub(super) struct FilteredResolver(pub(super) Allowed);
 
-/// A name led only to addresses that must not be reached.
+/// A name resolved only to addresses that must not be reached.
 #[derive(Debug, thiserror::Error)]
-#[error("the rail's host leads to {why} (allow_private lets requests go there)")]
+#[error("the host resolves to {why}: add its name or network to allow_private to permit it")]
 struct AddressRefused {
     why: &'static str,
 }
 
-impl Resolve for Filtered {
+impl Resolve for FilteredResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let allowed = self.0.clone();
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            let addresses = if allowed.name(name.as_str()) { found } else { reachable(found, &allowed)? };
+            let addresses = if allowed.allows_name(name.as_str()) { found } else { reachable(found, &allowed)? };
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }
@@ -54,13 +55,13 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_reached_is_kept_and_the_rest_dropped() {
+    fn only_allowed_addresses_are_kept() {
         let kept = reachable(found(&["10.0.0.1", "8.8.8.8", "::1"]), &Allowed::default()).unwrap();
         assert_eq!(kept, found(&["8.8.8.8"]));
     }
 
     #[test]
-    fn a_name_that_leads_only_into_the_house_is_refused() {
+    fn a_name_that_resolves_only_to_internal_addresses_is_refused() {
         let refused = reachable(found(&["10.0.0.1"]), &Allowed::default()).unwrap_err();
         assert!(refused.to_string().contains("a private address"));
     }

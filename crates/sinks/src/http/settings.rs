@@ -1,4 +1,4 @@
-//! What can be set, with its defaults. `docs/sinks/http.md` explains each; a test compares the two.
+//! The settings of an HTTP rail, with their defaults and limits. A test compares them with `docs/sinks/http.md`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::client::Limits;
 use super::credentials;
-use super::inquiry::Verdict;
-use super::line::Limits;
-use super::outcome::{AnswerBody, Word};
-use super::reply::{AnswerKeys, Place};
-use crate::config::{Problem, optional_time, time};
+use super::inquiry::InquiryResult;
+use super::outcome::{AnswerBody, ResponseClass};
+use super::response::{FieldPath, ResponseFields};
+use crate::config::{self, SettingError, duration, optional_duration};
 use crate::money::Destination;
-use crate::secret::{OneOrMany, Source};
+use crate::secret::{OneOrMany, SecretSource};
 use crate::tls;
 
-/// The longest that one request may take, whatever the settings say: a lease cannot be held for ever.
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
-/// The longest delay that the database takes.
-const LONGEST_DELAY: Duration = Duration::from_secs(30 * 24 * 3600);
-/// The largest answer that may be read into memory, whatever the settings say.
-const LARGEST_ANSWER: usize = 16 * 1024 * 1024;
+/// The largest value of `timeout`: a lease cannot be renewed for ever.
+const MAX_TIMEOUT: Duration = Duration::from_secs(600);
+/// The longest retry delay that the database accepts.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The largest value of `answer_limit_bytes` and of `max_bytes`: both are held in memory.
+const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
 
 /// The settings of an HTTP rail.
 #[derive(Debug, Deserialize)]
@@ -37,11 +37,11 @@ pub(crate) struct Settings {
     #[serde(default)]
     pub(super) allow_private: Vec<String>,
 
-    #[serde(default = "seconds::<30>", deserialize_with = "time")]
+    #[serde(default = "config::seconds::<30>", deserialize_with = "duration")]
     pub(super) timeout: Duration,
-    #[serde(default = "seconds::<5>", deserialize_with = "time")]
+    #[serde(default = "config::seconds::<5>", deserialize_with = "duration")]
     pub(super) connect_timeout: Duration,
-    #[serde(default, deserialize_with = "optional_time")]
+    #[serde(default, deserialize_with = "optional_duration")]
     pub(super) idle_timeout: Option<Duration>,
     #[serde(default = "idle_connections")]
     pub(super) idle_connections: usize,
@@ -49,7 +49,7 @@ pub(crate) struct Settings {
     pub(super) max_bytes: usize,
     #[serde(default = "answer_limit_bytes")]
     pub(super) answer_limit_bytes: usize,
-    #[serde(default = "seconds::<3600>", deserialize_with = "time")]
+    #[serde(default = "config::seconds::<3600>", deserialize_with = "duration")]
     pub(super) retry_after_cap: Duration,
 
     #[serde(default = "idempotency_header")]
@@ -62,7 +62,7 @@ pub(crate) struct Settings {
     pub(super) headers: BTreeMap<String, HeaderSetting>,
 
     pub(super) root_ca_file: Option<PathBuf>,
-    #[serde(default = "yes")]
+    #[serde(default = "config::enabled")]
     pub(super) system_roots: bool,
     pub(super) client_certificate_file: Option<PathBuf>,
     pub(super) client_key_file: Option<PathBuf>,
@@ -76,41 +76,42 @@ pub(crate) struct Settings {
     #[serde(default)]
     pub(super) answer_body: AnswerBody,
     #[serde(default)]
-    pub(super) outcomes: BTreeMap<String, Word>,
+    pub(super) outcomes: BTreeMap<String, ResponseClass>,
     #[serde(default)]
-    pub(super) inquiry: BTreeMap<String, Verdict>,
+    pub(super) inquiry: BTreeMap<String, InquiryResult>,
 }
 
-/// The value of a header that is sent with every request.
+/// The value of a header of the setting `headers`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "a text that is no secret, { env = \"NAME\" } or { file = \"/path\" }")]
 pub(super) enum HeaderSetting {
-    /// Written in the settings: not for secrets.
+    /// Written in the settings. Not for secrets.
     Plain(String),
-    /// From elsewhere.
-    From(Source),
+    /// From a file or an environment variable.
+    From(SecretSource),
 }
 
 impl Settings {
-    /// What no single field can say.
-    pub(super) fn check_limits(&self) -> Result<(), Problem> {
-        let limit = |setting, ok: bool, text: &str| if ok { Ok(()) } else { Err(Problem::new(setting, text)) };
-        let some = !self.timeout.is_zero() && self.timeout <= LONGEST_TIMEOUT;
-        limit("timeout", some, "must be above zero and at most \"10m\"")?;
-        // Otherwise a connection that never came about would be taken for a request that may have arrived.
+    /// Checks the limits of each setting, and of settings against each other.
+    pub(super) fn check_limits(&self) -> Result<(), SettingError> {
+        let limit =
+            |setting, ok: bool, text: &str| if ok { Ok(()) } else { Err(SettingError::new(setting, text)) };
+        let in_range = !self.timeout.is_zero() && self.timeout <= MAX_TIMEOUT;
+        limit("timeout", in_range, "must be above zero and at most \"10m\"")?;
+        // Otherwise a connection that timed out would count as a request that may have arrived.
         let shorter = !self.connect_timeout.is_zero() && self.connect_timeout < self.timeout;
         limit("connect_timeout", shorter, "must be above zero and shorter than timeout")?;
-        limit("retry_after_cap", self.retry_after_cap <= LONGEST_DELAY, "must be at most \"720h\"")?;
-        let idle = self.idle_timeout.is_none_or(|idle| !idle.is_zero() && idle <= LONGEST_TIMEOUT);
+        limit("retry_after_cap", self.retry_after_cap <= MAX_RETRY_DELAY, "must be at most \"720h\"")?;
+        let idle = self.idle_timeout.is_none_or(|idle| !idle.is_zero() && idle <= MAX_TIMEOUT);
         limit(
             "idle_timeout",
             idle,
-            "must be above zero and at most \"10m\"; leave it out to keep no connections",
+            "must be above zero and at most \"10m\"; leave it out to use a new connection for each request",
         )?;
         limit("idle_connections", (1..=10_000).contains(&self.idle_connections), "must be from 1 to 10000")?;
-        let answer = (1..=LARGEST_ANSWER).contains(&self.answer_limit_bytes);
+        let answer = (1..=MAX_BODY_BYTES).contains(&self.answer_limit_bytes);
         limit("answer_limit_bytes", answer, "must be from 1 to 16777216")?;
-        limit("max_bytes", (1..=LARGEST_ANSWER).contains(&self.max_bytes), "must be from 1 to 16777216")
+        limit("max_bytes", (1..=MAX_BODY_BYTES).contains(&self.max_bytes), "must be from 1 to 16777216")
     }
 
     pub(super) fn limits(&self) -> Limits {
@@ -119,13 +120,13 @@ impl Settings {
             connect_timeout: self.connect_timeout,
             idle_timeout: self.idle_timeout,
             idle_connections: self.idle_connections,
-            answer_limit: self.answer_limit_bytes,
+            max_response_bytes: self.answer_limit_bytes,
             retry_after_cap: self.retry_after_cap,
         }
     }
 
-    pub(super) fn files(&self) -> tls::Files<'_> {
-        tls::Files {
+    pub(super) fn tls_files(&self) -> tls::TlsFiles<'_> {
+        tls::TlsFiles {
             root_ca_file: self.root_ca_file.as_deref(),
             system_roots: self.system_roots,
             client_certificate_file: self.client_certificate_file.as_deref(),
@@ -133,8 +134,8 @@ impl Settings {
         }
     }
 
-    pub(super) fn sources(&self) -> credentials::Sources<'_> {
-        credentials::Sources {
+    pub(super) fn credential_sources(&self) -> credentials::CredentialSources<'_> {
+        credentials::CredentialSources {
             secret_env: self.secret_env.as_ref(),
             secret_file: self.secret_file.as_ref(),
             bearer_env: self.bearer_env.as_ref(),
@@ -143,18 +144,14 @@ impl Settings {
         }
     }
 
-    /// Where in an answer to look for what.
-    pub(super) fn answer_keys(&self) -> Result<AnswerKeys, Problem> {
-        Ok(AnswerKeys {
-            reference: Place::parse("reference_key", &self.reference_key)?,
-            code: Place::parse("code_key", &self.code_key)?,
-            status: Place::parse("status_key", &self.status_key)?,
+    /// The fields of a response that the settings name.
+    pub(super) fn response_fields(&self) -> Result<ResponseFields, SettingError> {
+        Ok(ResponseFields {
+            reference: FieldPath::parse("reference_key", &self.reference_key)?,
+            code: FieldPath::parse("code_key", &self.code_key)?,
+            status: FieldPath::parse("status_key", &self.status_key)?,
         })
     }
-}
-
-fn seconds<const N: u64>() -> Duration {
-    Duration::from_secs(N)
 }
 
 fn idle_connections() -> usize {
@@ -171,10 +168,6 @@ fn answer_limit_bytes() -> usize {
 
 fn idempotency_header() -> String {
     "Idempotency-Key".to_owned()
-}
-
-fn yes() -> bool {
-    true
 }
 
 fn reference_key() -> String {

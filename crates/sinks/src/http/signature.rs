@@ -1,7 +1,7 @@
-//! The proof that a request is ours: the Standard Webhooks scheme, version 1.
+//! Signs requests by the Standard Webhooks scheme, version 1.
 //!
-//! Each secret signs `id.timestamp.body` with HMAC-SHA256. While a secret is being replaced, the old and the new one
-//! sign side by side, and the bank may check either.
+//! Each secret signs `id.timestamp.body` with HMAC-SHA256. During a rotation the old and the new secret both sign, and
+//! the receiver may verify either.
 
 use base64::Engine;
 use base64::alphabet::STANDARD as ALPHABET;
@@ -11,17 +11,17 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-/// Secrets are copied by hand, and their padding gets lost on the way.
-const LENIENT: GeneralPurpose = GeneralPurpose::new(
+/// Operators copy secrets by hand and lose the padding.
+const BASE64_OPTIONAL_PADDING: GeneralPurpose = GeneralPurpose::new(
     &ALPHABET,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What a secret should look like, for people.
-pub(super) const FORM: &str =
-    "must hold secrets of the form whsec_…, base64 of 24 to 64 bytes each, with spaces between";
+/// The error for a secret of another format.
+pub(super) const SECRET_FORMAT: &str =
+    "must contain secrets of the form whsec_…, base64 of 24 to 64 bytes each, with spaces between";
 
-/// One or more keys that sign at once.
+/// Signs with one or more keys.
 #[derive(Clone)]
 pub(super) struct Signer {
     keys: Vec<Hmac<Sha256>>,
@@ -36,7 +36,7 @@ impl Signer {
         self.keys.is_empty()
     }
 
-    /// Adds the secrets in a text; none of it if one is wrong.
+    /// Adds all secrets of a text, or none if one is invalid.
     pub(super) fn add(&mut self, text: &str) -> Option<()> {
         let keys: Option<Vec<_>> = text.split_whitespace().map(key).collect();
         self.keys.extend(keys?);
@@ -59,7 +59,7 @@ impl Signer {
 }
 
 fn key(text: &str) -> Option<Hmac<Sha256>> {
-    let bytes = Zeroizing::new(LENIENT.decode(text.strip_prefix("whsec_")?).ok()?);
+    let bytes = Zeroizing::new(BASE64_OPTIONAL_PADDING.decode(text.strip_prefix("whsec_")?).ok()?);
     (24..=64).contains(&bytes.len()).then(|| Hmac::new_from_slice(&bytes).ok())?
 }
 
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn several_secrets_sign_side_by_side() {
+    fn several_secrets_sign_the_same_request() {
         let other = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
         let both = signer(&format!("{SECRET}\n{other}")).sign("id", 1, b"{}");
         let expected = format!("{} {}", signer(SECRET).sign("id", 1, b"{}"), signer(other).sign("id", 1, b"{}"));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_of_another_form_is_refused() {
+    fn a_secret_of_another_format_is_refused() {
         for text in ["MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_", "whsec_c2hvcnQ=", "whsec_!!!", "secret"] {
             assert!(Signer::none().add(text).is_none(), "{text}");
         }

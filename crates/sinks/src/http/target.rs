@@ -1,19 +1,17 @@
-//! Where requests go. Fixed by the settings: nothing in a payment can change host, port or path.
+//! Checks and builds the URLs of requests. The settings fix host, port and path; no payment can change them.
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
 use symphony_relay::rail::Invalid;
 
 use super::address::Allowed;
-use crate::config::Problem;
+use crate::config::SettingError;
+use crate::encoding;
 
-const PLACE: &str = "{idempotency_key}";
-/// Stands in for a key while a template is read; no URL parser changes it.
-const STAND_IN: &str = "symphony-stands-in-for-a-key";
-/// What a key keeps as it is: the characters that RFC 3986 never reserves.
-pub(super) const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+const KEY_VARIABLE: &str = "{idempotency_key}";
+/// A placeholder while the URL is parsed. It consists of unreserved characters, so the parser leaves it as it is.
+const PLACEHOLDER: &str = "symphony-stands-in-for-a-key";
 
-/// A URL that may be asked.
+/// A URL that requests may go to.
 #[derive(Clone, Debug)]
 pub(super) struct Target(Url);
 
@@ -23,34 +21,41 @@ impl Target {
         text: &str,
         allow_http: bool,
         allowed: &Allowed,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, SettingError> {
         let url = Url::parse(text).map_err(|error| {
-            Problem::new(setting, "must be a URL, such as \"https://bank.example/v1/payments\"").because(error)
+            SettingError::new(setting, "must be a URL, such as \"https://bank.example/v1/payments\"")
+                .with_source(error)
         })?;
         match url.scheme() {
             "https" => {}
             "http" if allow_http => {}
             "http" => {
-                return Err(Problem::new(setting, "must be https://; allow_http = true lets it go without TLS"));
+                return Err(SettingError::new(
+                    setting,
+                    "must be https://; set allow_http = true to permit plain HTTP",
+                ));
             }
-            _ => return Err(Problem::new(setting, "must begin with https://")),
+            _ => return Err(SettingError::new(setting, "must begin with https://")),
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(Problem::new(setting, "must hold no user or password: use bearer_file or headers"));
+            return Err(SettingError::new(
+                setting,
+                "must contain no user or password: use bearer_file or headers",
+            ));
         }
         if url.fragment().is_some() {
-            return Err(Problem::new(setting, "must hold no part behind #: it would not be sent"));
+            return Err(SettingError::new(setting, "must contain no part behind #: it would not be sent"));
         }
-        // Hosts that are addresses never reach the resolver, and so not the filter in it either.
+        // A host that is an IP address never reaches the resolver and its filter.
         let address = match url.host() {
             Some(url::Host::Ipv4(address)) => Some(address.into()),
             Some(url::Host::Ipv6(address)) => Some(address.into()),
             Some(url::Host::Domain(_)) => None,
-            None => return Err(Problem::new(setting, "must name a host")),
+            None => return Err(SettingError::new(setting, "must name a host")),
         };
         if let Some(why) = address.and_then(|address| allowed.refusal(address)) {
-            let text = format!("its host is {why}; allow_private lets requests go there, by name or network");
-            return Err(Problem::new(setting, text));
+            let text = format!("its host is {why}: add its name or network to allow_private to permit it");
+            return Err(SettingError::new(setting, text));
         }
         Ok(Self(url))
     }
@@ -64,7 +69,7 @@ impl Target {
     }
 }
 
-/// A URL with a place for a key in its path or query.
+/// A URL with a variable for the idempotency key in its path or query.
 #[derive(Clone, Debug)]
 pub(super) struct InquiryTarget {
     template: String,
@@ -72,27 +77,30 @@ pub(super) struct InquiryTarget {
 }
 
 impl InquiryTarget {
-    pub(super) fn parse(template: &str, allow_http: bool, allowed: &Allowed) -> Result<Self, Problem> {
+    pub(super) fn parse(template: &str, allow_http: bool, allowed: &Allowed) -> Result<Self, SettingError> {
         let setting = "inquiry_url";
-        if template.matches(PLACE).count() != 1 || template.contains(STAND_IN) {
-            return Err(Problem::new(setting, format!("must hold {PLACE} once, where the key belongs")));
+        if template.matches(KEY_VARIABLE).count() != 1 || template.contains(PLACEHOLDER) {
+            return Err(SettingError::new(
+                setting,
+                format!("must contain {KEY_VARIABLE} once, where the key belongs"),
+            ));
         }
-        let target = Target::parse(setting, &template.replace(PLACE, STAND_IN), allow_http, allowed)?;
+        let target = Target::parse(setting, &template.replace(KEY_VARIABLE, PLACEHOLDER), allow_http, allowed)?;
         let url = target.url();
-        let behind_host =
-            url.path().contains(STAND_IN) || url.query().is_some_and(|query| query.contains(STAND_IN));
-        if !behind_host {
-            return Err(Problem::new(setting, format!("must hold {PLACE} in its path or query")));
+        let in_path_or_query =
+            url.path().contains(PLACEHOLDER) || url.query().is_some_and(|query| query.contains(PLACEHOLDER));
+        if !in_path_or_query {
+            return Err(SettingError::new(setting, format!("must contain {KEY_VARIABLE} in its path or query")));
         }
         Ok(Self { template: String::from(url), https: target.is_https() })
     }
 
-    /// The URL that asks about this key.
+    /// The URL of the inquiry about this key.
     pub(super) fn url(&self, key: &str) -> Result<Url, Invalid> {
-        let text = self.template.replace(STAND_IN, &utf8_percent_encode(key, KEPT).to_string());
-        // A key such as ".." would ask about another path: what the parser changes is not what was meant.
+        let text = self.template.replace(PLACEHOLDER, &encoding::url_segment(key));
+        // A key such as ".." would ask for another path: a URL that the parser changes is refused.
         Url::parse(&text).ok().filter(|url| url.as_str() == text).ok_or_else(|| Invalid {
-            message: "idempotency_key must be more than dots, since it travels in a path".to_owned(),
+            message: "idempotency_key must be more than dots, since it is part of a path".to_owned(),
         })
     }
 
@@ -110,16 +118,16 @@ mod tests {
     fn target(text: &str, allow_http: bool, allow: &[&str]) -> Result<Target, String> {
         let allow: Vec<String> = allow.iter().map(|&entry| entry.to_owned()).collect();
         let allowed = Allowed::parse(&allow).unwrap();
-        Target::parse("url", text, allow_http, &allowed).map_err(|problem| problem.of("sepa").to_string())
+        Target::parse("url", text, allow_http, &allowed).map_err(|error| error.for_rail("sepa").to_string())
     }
 
     fn template(text: &str) -> Result<InquiryTarget, String> {
         let allowed = Allowed::parse(&[]).unwrap();
-        InquiryTarget::parse(text, false, &allowed).map_err(|problem| problem.of("sepa").to_string())
+        InquiryTarget::parse(text, false, &allowed).map_err(|error| error.for_rail("sepa").to_string())
     }
 
     #[test]
-    fn only_https_is_asked_unless_the_settings_say_otherwise() {
+    fn only_https_is_allowed_without_allow_http() {
         assert!(target("https://bank.example/pay?x=1", false, &[]).is_ok());
         assert!(target("http://bank.example/", false, &[]).unwrap_err().contains("allow_http = true"));
         assert!(target("http://bank.example/", true, &[]).is_ok());
@@ -169,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_takes_its_place_in_path_or_query_and_nowhere_else() {
+    fn the_key_variable_is_allowed_in_path_or_query_only() {
         assert!(template("https://bank.example/v1/payments/{idempotency_key}").is_ok());
         assert!(template("https://bank.example/v1/payments?key={idempotency_key}&x=1").is_ok());
         for text in [
@@ -195,10 +203,10 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::cases::cases())]
+        #![proptest_config(crate::proptest_config::proptest_config())]
 
         #[test]
-        fn no_key_leads_elsewhere(key in "\\PC{1,40}") {
+        fn no_key_leads_to_another_host_or_path(key in "\\PC{1,40}") {
             let inquiry = template("https://bank.example/v1/payments/{idempotency_key}").unwrap();
             if let Ok(url) = inquiry.url(&key) {
                 prop_assert_eq!(url.host_str(), Some("bank.example"));

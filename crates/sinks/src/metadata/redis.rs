@@ -1,27 +1,26 @@
-//! Metadata to Redis: one hash per entity, written by one script that compares versions.
+//! Writes metadata to Redis: one hash per entity, by a Lua script that compares versions.
 //!
-//! A single server runs a script as a whole or not at all as far as others can see. Its replicas follow later; see
-//! `docs/sinks/metadata-redis.md` for what that means.
+//! A server runs a script atomically. Replication is asynchronous; `docs/sinks/metadata-redis.md` says what that means.
 
 use std::sync::Arc;
 
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use redis::RedisError;
 use serde::Deserialize;
 use symphony_relay::store::{Record, Written};
 
-use crate::broker::Common;
-use crate::config::Problem;
-use crate::courier::{Courier, Protocol, Sent};
-use crate::redis::{Connection, LARGEST, Server, Trouble, connecting};
+use crate::broker::BrokerSettings;
+use crate::config::SettingError;
+use crate::connection_manager::{ConnectionManager, SendResult, WireProtocol};
+use crate::encoding;
+use crate::redis::{CommandError, Connection, DEFAULT_MAX_BYTES, Server, connect_error};
 
-/// The longest prefix: it is kept with every key.
-const LONGEST_PREFIX: usize = 200;
+/// The longest prefix: every key repeats it.
+const MAX_PREFIX_BYTES: usize = 200;
 
-/// Writes a record unless a later one is there. Versions are compared as decimals, since a number of Lua holds no more than 53
-/// bits of them. A repeat is written again: WAIT waits for the last write of its own connection, and the first may have come
-/// over another.
-const PUT: &str = "
+/// Writes a record unless the hash holds a later version. Versions are compared as decimal text, since a Lua number
+/// holds only 53 bits. A repeat is written again: WAIT waits for the last write of its own connection, and the first
+/// write may have come over another.
+const WRITE_SCRIPT: &str = "
 local kept = redis.call('HGET', KEYS[1], 'version')
 if kept then
   if not string.find(kept, '^%d+$') then
@@ -35,9 +34,6 @@ redis.call('HSET', KEYS[1], 'metadata', ARGV[1], 'version', ARGV[2], 'entry_id',
   'entity_type', ARGV[4], 'entity_id', ARGV[5])
 return 0
 ";
-
-/// What the type of an entity cannot hold as it is, for no two entities to have the same key.
-const ENCODED: &AsciiSet = &CONTROLS.add(b':').add(b'%');
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,24 +49,24 @@ fn prefix() -> String {
     "symphony:metadata:".to_owned()
 }
 
-/// Hashes, as a courier needs them.
+/// The wire protocol of Redis, to hashes.
 pub(crate) struct Redis {
     server: Server,
     prefix: String,
 }
 
 impl Redis {
-    pub(crate) fn build(settings: toml::Table) -> Result<Courier<Self>, Problem> {
-        let (common, own): (Common, Settings) = Common::read(settings)?;
+    pub(crate) fn build(settings: toml::Table) -> Result<ConnectionManager<Self>, SettingError> {
+        let (common, own): (BrokerSettings, Settings) = BrokerSettings::read(settings)?;
         let server = Server::new(&own.url, own.replicas, &common)?;
-        if own.prefix.len() > LONGEST_PREFIX {
-            return Err(Problem::new("prefix", format!("must have at most {LONGEST_PREFIX} bytes")));
+        if own.prefix.len() > MAX_PREFIX_BYTES {
+            return Err(SettingError::new("prefix", format!("must have at most {MAX_PREFIX_BYTES} bytes")));
         }
-        Ok(Courier::new(Self { server, prefix: own.prefix }, common.limits(LARGEST)?))
+        Ok(ConnectionManager::new(Self { server, prefix: own.prefix }, common.limits(DEFAULT_MAX_BYTES)?))
     }
 
     fn key(&self, record: &Record) -> String {
-        let kind = utf8_percent_encode(&record.entity_type, ENCODED);
+        let kind = encoding::key_part(&record.entity_type);
         format!("{}{kind}:{}", self.prefix, record.entity_id)
     }
 
@@ -84,64 +80,66 @@ impl Redis {
     }
 }
 
-/// A connection to a server that has the script.
-pub(crate) struct Ready {
+/// A connection to a server that has loaded the script.
+pub(crate) struct ScriptConnection {
     connection: Connection,
-    /// By which the server knows it.
+    /// The SHA-1 digest for `EVALSHA`.
     digest: String,
 }
 
-impl Protocol for Redis {
-    type Load = Record;
-    type Connection = Ready;
+impl WireProtocol for Redis {
+    type Delivery = Record;
+    type Connection = ScriptConnection;
 
     fn check(&self, record: &Record) -> Result<(), String> {
         if record.version < 0 { Err("its version must not be below zero".to_owned()) } else { Ok(()) }
     }
 
-    async fn connect(&self) -> Result<Ready, String> {
+    async fn connect(&self) -> Result<ScriptConnection, String> {
         let connection = self.server.connect().await?;
         let mut commands = connection.commands.clone();
         let loaded: Result<String, RedisError> =
-            redis::cmd("SCRIPT").arg("LOAD").arg(PUT).query_async(&mut commands).await;
+            redis::cmd("SCRIPT").arg("LOAD").arg(WRITE_SCRIPT).query_async(&mut commands).await;
         let digest = loaded.map_err(|error| match error.code() {
-            Some("NOPERM") => RIGHTS.to_owned(),
-            _ => connecting(&error),
+            Some("NOPERM") => MISSING_RIGHTS.to_owned(),
+            _ => connect_error(&error),
         })?;
-        Ok(Ready { connection, digest })
+        Ok(ScriptConnection { connection, digest })
     }
 
-    fn is_open(&self, ready: &Ready) -> bool {
-        ready.connection.is_open()
+    fn is_open(&self, connection: &ScriptConnection) -> bool {
+        connection.connection.is_open()
     }
 
-    async fn send(&self, ready: &Ready, record: &Record) -> Sent<Written> {
-        let known = self.command("EVALSHA", &ready.digest, record);
-        let mut answer = self.server.run(&ready.connection, known).await;
-        if answer.as_ref().is_err_and(|trouble| trouble.code() == Some("NOSCRIPT")) {
-            // Somebody has flushed it, or another server answers by now. In full it is kept there again.
-            answer = self.server.run(&ready.connection, self.command("EVAL", PUT, record)).await;
+    async fn send(&self, connection: &ScriptConnection, record: &Record) -> SendResult<Written> {
+        let command = self.command("EVALSHA", &connection.digest, record);
+        let mut reply = self.server.run(&connection.connection, command).await;
+        if reply.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT")) {
+            // The script cache was flushed, or another server answers after a failover. EVAL caches the script again.
+            reply = self.server.run(&connection.connection, self.command("EVAL", WRITE_SCRIPT, record)).await;
         }
-        match answer {
-            Ok(0) => Sent::Answered(Written::Stored),
-            Ok(_) => Sent::Answered(Written::Superseded),
-            Err(trouble) => meaning(&trouble),
+        match reply {
+            Ok(0) => SendResult::Answered(Written::Stored),
+            Ok(_) => SendResult::Answered(Written::Superseded),
+            Err(error) => classify(&error),
         }
     }
 
-    async fn close(&self, _: Arc<Ready>) {}
+    async fn close(&self, _: Arc<ScriptConnection>) {}
 }
 
-const RIGHTS: &str = "the script could not be run: allow the user EVAL, EVALSHA, SCRIPT LOAD, HGET and HSET on the keys of the prefix";
+const MISSING_RIGHTS: &str = "the script could not be run: allow the user EVAL, EVALSHA, SCRIPT LOAD, HGET and HSET on the keys of the prefix";
 
-/// What an error means for a record.
-fn meaning(trouble: &Trouble) -> Sent<Written> {
-    match trouble.code() {
-        Some("WRONGTYPE" | "NOVERSION") => Sent::refused("its key holds something that is no record of ours"),
-        // Every record would be refused: that is for people to mend, and no reason to give up records.
-        // A right that is missing within the script has no code of its own.
-        Some(code @ ("NOPERM" | "ERR")) => Sent::failed(format!("{RIGHTS} [{code}]")),
-        _ => trouble.meaning(),
+/// Maps an error to the result of the send.
+fn classify(error: &CommandError) -> SendResult<Written> {
+    match error.code() {
+        Some("WRONGTYPE" | "NOVERSION") => {
+            SendResult::refused("its key holds something that Symphony did not write: move it, or change prefix")
+        }
+        // Every record would be refused until an operator grants the right: a retry loses no record.
+        // A right that is missing inside the script has the generic code ERR.
+        Some(code @ ("NOPERM" | "ERR")) => SendResult::failed(format!("{MISSING_RIGHTS} [{code}]")),
+        _ => error.classify(),
     }
 }
 
@@ -152,7 +150,7 @@ mod tests {
     #[test]
     fn no_two_entities_have_the_same_key() {
         let plain = "url = 'redis://r'\nallow_plain = true";
-        let (common, own): (Common, Settings) = Common::read(plain.parse().unwrap()).unwrap();
+        let (common, own): (BrokerSettings, Settings) = BrokerSettings::read(plain.parse().unwrap()).unwrap();
         let redis = Redis { server: Server::new(&own.url, 0, &common).unwrap(), prefix: own.prefix };
         let key = |entity_type: &str, entity_id: &str| {
             redis.key(&Record {

@@ -1,15 +1,15 @@
-//! How much: a decimal in a string, above zero, with no more places than the currency has.
+//! Validates the amount of a payment: a decimal in a string, above zero, with at most the currency's decimal places.
 //!
-//! It is judged as text and handed on as text. A JSON number is refused even where it looks right: whoever wrote it,
-//! or whoever reads it at the other end, may take it for a float.
+//! The amount stays text. A JSON number is refused even if it looks right, since the producer or the bank may read it
+//! as a float.
 
 use serde_json::value::RawValue;
 use symphony_relay::rail::Invalid;
 
 use super::{invalid, text};
 
-/// Digits before and after the point together. ISO 20022 messages have room for no more.
-const MOST_DIGITS: usize = 18;
+/// Digits before and after the point together: the limit of ISO 20022 messages.
+const MAX_DIGITS: usize = 18;
 
 pub(super) fn check(field: Option<&RawValue>, places: usize) -> Result<(), Invalid> {
     let Some(text) = text(field) else {
@@ -25,15 +25,15 @@ pub(super) fn check(field: Option<&RawValue>, places: usize) -> Result<(), Inval
         None => (text.as_str(), None),
     };
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    let zero_in_front = whole.len() > 1 && whole.starts_with('0');
-    if !digits(whole) || fraction.is_some_and(|fraction| !digits(fraction)) || zero_in_front {
+    let leading_zero = whole.len() > 1 && whole.starts_with('0');
+    if !digits(whole) || fraction.is_some_and(|fraction| !digits(fraction)) || leading_zero {
         return Err(invalid(
             "amount must be digits with at most one point between them: no sign, no exponent, no spaces, no zeros in front",
         ));
     }
     let fraction = fraction.unwrap_or_default();
-    if whole.len() + fraction.len() > MOST_DIGITS {
-        return Err(invalid(format!("amount must have at most {MOST_DIGITS} digits")));
+    if whole.len() + fraction.len() > MAX_DIGITS {
+        return Err(invalid(format!("amount must have at most {MAX_DIGITS} digits")));
     }
     if fraction.len() > places {
         return Err(invalid(format!("amount must have at most {places} decimal places in this currency")));
@@ -50,7 +50,7 @@ mod tests {
 
     use super::*;
 
-    fn says(json: &str, places: usize) -> Result<(), String> {
+    fn checked(json: &str, places: usize) -> Result<(), String> {
         let raw: Box<RawValue> = serde_json::from_str(json).unwrap();
         check(Some(&raw), places).map_err(|invalid| invalid.message)
     }
@@ -65,19 +65,19 @@ mod tests {
             (r#""0.001""#, 3),
             (r#""9999999999999999.99""#, 2),
         ] {
-            assert_eq!(says(json, places), Ok(()), "{json}");
+            assert_eq!(checked(json, places), Ok(()), "{json}");
         }
     }
 
     #[test]
     fn a_number_is_refused_with_the_advice_to_send_a_string() {
         for json in ["10", "10.00", "-1", "1e3"] {
-            assert!(says(json, 2).unwrap_err().contains("send a string"), "{json}");
+            assert!(checked(json, 2).unwrap_err().contains("send a string"), "{json}");
         }
     }
 
     #[test]
-    fn what_is_no_plain_decimal_is_refused() {
+    fn anything_but_a_plain_decimal_is_refused() {
         for json in [
             r#""""#,
             r#"".5""#,
@@ -100,52 +100,52 @@ mod tests {
             "[]",
             "{}",
         ] {
-            assert!(says(json, 2).is_err(), "{json}");
+            assert!(checked(json, 2).is_err(), "{json}");
         }
     }
 
     #[test]
-    fn nothing_is_no_amount() {
+    fn zero_is_refused() {
         for json in [r#""0""#, r#""0.00""#, r#""0.0""#] {
-            assert_eq!(says(json, 2), Err("amount must be above zero".to_owned()));
+            assert_eq!(checked(json, 2), Err("amount must be above zero".to_owned()));
         }
     }
 
     #[test]
     fn places_that_the_currency_does_not_have_are_refused_even_if_they_are_zeros() {
-        assert!(says(r#""1.0""#, 0).is_err());
-        assert!(says(r#""1.000""#, 2).is_err());
-        assert!(says(r#""1.0001""#, 3).is_err());
+        assert!(checked(r#""1.0""#, 0).is_err());
+        assert!(checked(r#""1.000""#, 2).is_err());
+        assert!(checked(r#""1.0001""#, 3).is_err());
     }
 
     #[test]
     fn more_digits_than_a_payment_message_holds_are_refused() {
-        assert!(says(r#""99999999999999999.99""#, 2).is_err());
-        assert!(says(&format!("\"{}\"", "9".repeat(100_000)), 2).is_err());
+        assert!(checked(r#""99999999999999999.99""#, 2).is_err());
+        assert!(checked(&format!("\"{}\"", "9".repeat(100_000)), 2).is_err());
     }
 
     proptest! {
-        #![proptest_config(crate::cases::cases())]
+        #![proptest_config(crate::proptest_config::proptest_config())]
 
         #[test]
         fn exactly_the_decimals_that_fit_pass(whole in 0_u64..=9_999_999_999_999, cents in 0_u32..100) {
-            let verdict = says(&format!("\"{whole}.{cents:02}\""), 2);
-            prop_assert_eq!(verdict.is_ok(), whole > 0 || cents > 0);
+            let result = checked(&format!("\"{whole}.{cents:02}\""), 2);
+            prop_assert_eq!(result.is_ok(), whole > 0 || cents > 0);
         }
 
         #[test]
-        fn whatever_passes_is_a_plain_decimal_above_zero(text in "[0-9.+eE, -]{0,24}", places in 0_usize..5) {
-            if says(&serde_json::to_string(&text).unwrap(), places).is_ok() {
+        fn an_accepted_text_is_a_plain_decimal_above_zero(text in "[0-9.+eE, -]{0,24}", places in 0_usize..5) {
+            if checked(&serde_json::to_string(&text).unwrap(), places).is_ok() {
                 let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
                 prop_assert!(whole.parse::<u128>().unwrap() + fraction.parse::<u128>().unwrap_or(0) > 0);
-                prop_assert!(fraction.len() <= places && text.len() <= MOST_DIGITS + 1);
+                prop_assert!(fraction.len() <= places && text.len() <= MAX_DIGITS + 1);
                 prop_assert_eq!(text.matches('.').count(), usize::from(!fraction.is_empty()));
             }
         }
 
         #[test]
         fn a_refusal_never_repeats_the_amount(text in "[a-z]{8,20}") {
-            let message = says(&serde_json::to_string(&text).unwrap(), 2).unwrap_err();
+            let message = checked(&serde_json::to_string(&text).unwrap(), 2).unwrap_err();
             prop_assert!(!message.contains(&text));
         }
     }

@@ -1,4 +1,4 @@
-//! In what: a currency of ISO 4217 that can be paid in, and the number of its decimal places.
+//! Validates the currency of a payment: an ISO 4217 code that payments are made in, with its number of decimal places.
 
 use iso_currency::Currency;
 use serde_json::value::RawValue;
@@ -8,12 +8,12 @@ use super::{invalid, text};
 
 /// How many decimal places the currency has.
 pub(super) fn places(field: Option<&RawValue>) -> Result<usize, Invalid> {
-    let real = text(field).and_then(|code| Currency::from_code(&code).filter(|known| known.code() == code));
-    let Some(currency) = real else {
+    let known = text(field).and_then(|code| Currency::from_code(&code).filter(|currency| currency.code() == code));
+    let Some(currency) = known else {
         return Err(invalid("currency must be a code of ISO 4217 in three capital letters, such as \"EUR\""));
     };
-    // Gold, the code for tests and the code for "none" have no minor unit; drawing rights and the like have one by
-    // courtesy, but nobody is paid in them.
+    // Metals, the test code and the code for "no currency" have no minor unit. Units of account such as special drawing
+    // rights have one, but no payment is made in them.
     match currency.exponent() {
         Some(places) if !currency.is_special() || is_legal_tender(currency) => Ok(usize::from(places)),
         _ => {
@@ -22,7 +22,7 @@ pub(super) fn places(field: Option<&RawValue>) -> Result<usize, Invalid> {
     }
 }
 
-/// The list marks every code that begins with X as special, but some of those are in people's pockets.
+/// The crate marks every code that begins with X as special, but some of them, such as XOF, are legal tender.
 fn is_legal_tender(currency: Currency) -> bool {
     !currency.used_by().is_empty()
 }
@@ -33,7 +33,7 @@ mod tests {
 
     use super::*;
 
-    fn says(code: &str) -> Result<usize, Invalid> {
+    fn checked(code: &str) -> Result<usize, Invalid> {
         let raw: Box<RawValue> = serde_json::from_str(&serde_json::to_string(code).unwrap()).unwrap();
         places(Some(&raw))
     }
@@ -43,17 +43,17 @@ mod tests {
         let known =
             [("EUR", 2), ("USD", 2), ("CHF", 2), ("JPY", 0), ("KRW", 0), ("BHD", 3), ("KWD", 3), ("XOF", 0)];
         for (code, places) in known {
-            assert_eq!(says(code), Ok(places), "{code}");
+            assert_eq!(checked(code), Ok(places), "{code}");
         }
         for code in ["XAF", "XCD", "XPF", "ZWG"] {
-            says(code).unwrap();
+            checked(code).unwrap();
         }
     }
 
     #[test]
-    fn what_is_no_currency_is_refused() {
+    fn an_unknown_currency_is_refused() {
         for code in ["", "EU", "EURO", "eur", "Eur", " EUR", "ABC", "978", "€", "XBT", "BTC"] {
-            assert!(says(code).is_err(), "{code}");
+            assert!(checked(code).is_err(), "{code}");
         }
         let number: Box<RawValue> = serde_json::from_str("978").unwrap();
         assert!(places(Some(&number)).is_err());
@@ -63,16 +63,16 @@ mod tests {
     #[test]
     fn metals_units_of_account_and_test_codes_are_refused() {
         for code in ["XAU", "XAG", "XPT", "XPD", "XXX", "XTS", "XDR", "XBA"] {
-            assert!(says(code).is_err(), "{code}");
+            assert!(checked(code).is_err(), "{code}");
         }
     }
 
     proptest! {
-        #![proptest_config(crate::cases::cases())]
+        #![proptest_config(crate::proptest_config::proptest_config())]
 
         #[test]
         fn no_text_makes_it_panic_and_none_is_repeated(text in "\\PC{0,12}") {
-            if let Err(refusal) = says(&text) {
+            if let Err(refusal) = checked(&text) {
                 prop_assert!(text.len() < 4 || !refusal.message.contains(&text));
             }
         }

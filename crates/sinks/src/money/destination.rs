@@ -1,4 +1,4 @@
-//! To whom, as far as the rail's own format says whether such an account can exist.
+//! Validates the destination of a payment by the account format of its rail: IBAN or ABA, or none.
 
 use iban::{Iban, IbanLike};
 use serde::Deserialize;
@@ -7,15 +7,15 @@ use symphony_relay::rail::Invalid;
 
 use super::{invalid, text};
 
-/// How a rail names accounts.
+/// The account format of a rail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Destination {
-    /// `{"iban": …}`: country, length and check digits must fit.
+    /// `{"iban": …}`, with the right length and check digits for its country.
     Iban,
-    /// `{"aba": …, "account": …}`: a routing number with its check digit, and an account.
+    /// `{"aba": …, "account": …}`: a routing number with a valid check digit, and an account number.
     Aba,
-    /// Anything: the bank alone knows its format.
+    /// Not validated: only the bank knows its format.
     #[default]
     Any,
 }
@@ -60,7 +60,7 @@ const ABA: &str =
 const ACCOUNT: &str = "destination.account must be 1 to 17 letters, digits or hyphens in a string";
 
 fn is_iban(text: &str) -> bool {
-    // The parser also takes the form that is printed on paper; banks do not.
+    // The parser also accepts the print format with spaces; banks do not.
     text.parse::<Iban>().is_ok_and(|iban| iban.electronic_str() == text)
 }
 
@@ -69,13 +69,13 @@ fn is_routing_number(text: &str) -> bool {
     if !digits.iter().all(u8::is_ascii_digit) {
         return false;
     }
-    let weighed =
+    let weighted =
         digits.iter().zip([3, 7, 1].into_iter().cycle()).map(|(digit, weight)| u32::from(digit - b'0') * weight);
     // The first two digits: the government, a Federal Reserve district, the same for thrifts and for electronic
-    // payments, traveller's cheques. Zeros alone would check.
+    // payments, traveller's cheques. Nine zeros have a valid checksum and are no routing number.
     let district = (digits[0] - b'0') * 10 + (digits[1] - b'0');
     let assigned = matches!(district, 0..=12 | 21..=32 | 61..=72 | 80);
-    weighed.sum::<u32>() % 10 == 0 && assigned && text != "000000000"
+    weighted.sum::<u32>() % 10 == 0 && assigned && text != "000000000"
 }
 
 fn is_us_account(text: &str) -> bool {
@@ -90,17 +90,17 @@ mod tests {
 
     use super::*;
 
-    fn says(destination: Destination, json: &str) -> Result<(), String> {
+    fn checked(destination: Destination, json: &str) -> Result<(), String> {
         let raw: Box<RawValue> = serde_json::from_str(json).unwrap();
         destination.check(Some(&raw)).map_err(|invalid| invalid.message)
     }
 
     fn iban(text: &str) -> Result<(), String> {
-        says(Destination::Iban, &format!(r#"{{"iban": "{text}", "name": "A. Person"}}"#))
+        checked(Destination::Iban, &format!(r#"{{"iban": "{text}", "name": "A. Person"}}"#))
     }
 
     fn aba(text: &str, account: &str) -> Result<(), String> {
-        says(Destination::Aba, &format!(r#"{{"aba": "{text}", "account": "{account}"}}"#))
+        checked(Destination::Aba, &format!(r#"{{"aba": "{text}", "account": "{account}"}}"#))
     }
 
     const IBANS: [&str; 6] = [
@@ -150,20 +150,20 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_that_is_missing_or_no_object_is_refused_by_rails_that_look() {
+    fn a_missing_destination_or_one_that_is_no_object_is_refused_by_iban_and_aba() {
         for json in ["null", "[]", "\"DE89370400440532013000\"", "{}", r#"{"iban": 1, "aba": 2}"#] {
-            assert!(says(Destination::Iban, json).is_err(), "{json}");
-            assert!(says(Destination::Aba, json).is_err(), "{json}");
-            assert!(says(Destination::Any, json).is_ok(), "{json}");
+            assert!(checked(Destination::Iban, json).is_err(), "{json}");
+            assert!(checked(Destination::Aba, json).is_err(), "{json}");
+            assert!(checked(Destination::Any, json).is_ok(), "{json}");
         }
         assert!(Destination::Iban.check(None).is_err());
     }
 
     proptest! {
-        #![proptest_config(crate::cases::cases())]
+        #![proptest_config(crate::proptest_config::proptest_config())]
 
         #[test]
-        fn one_wrong_character_of_an_iban_is_always_found(
+        fn one_wrong_character_of_an_iban_is_always_detected(
             which in 0..IBANS.len(), at in 4_usize..15, shift in 1_u8..10,
         ) {
             let mut bytes = IBANS[which].as_bytes().to_vec();
@@ -175,7 +175,7 @@ mod tests {
         }
 
         #[test]
-        fn one_wrong_digit_of_a_routing_number_is_always_found(at in 0_usize..9, shift in 1_u8..10) {
+        fn one_wrong_digit_of_a_routing_number_is_always_detected(at in 0_usize..9, shift in 1_u8..10) {
             let mut bytes = *b"021000021";
             bytes[at] = b'0' + (bytes[at] - b'0' + shift) % 10;
             prop_assert!(!is_routing_number(std::str::from_utf8(&bytes).unwrap()));
@@ -184,8 +184,8 @@ mod tests {
         #[test]
         fn no_destination_makes_it_panic(text in "\\PC{0,40}") {
             let json = serde_json::json!({ "iban": text, "aba": text, "account": text }).to_string();
-            let _ = says(Destination::Iban, &json);
-            let _ = says(Destination::Aba, &json);
+            let _ = checked(Destination::Iban, &json);
+            let _ = checked(Destination::Aba, &json);
         }
     }
 }

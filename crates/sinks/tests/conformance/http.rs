@@ -1,4 +1,4 @@
-//! A receiver of CloudEvents that checks signatures with a library that is not ours.
+//! A receiver of CloudEvents that verifies signatures with an independent library.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -16,15 +16,15 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::authority::Authority;
-use crate::place::{Files, HERE, Place, Seen, event, sink_to};
+use crate::certificate_authority::CertificateAuthority;
+use crate::fixture::{DESTINATION, Files, ReceivedEvent, SinkFixture, event, sink_to};
 
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-pub(crate) const OTHER: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+pub(crate) const OTHER_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
 #[derive(Clone)]
 struct Inbox {
-    all: Arc<Mutex<Vec<Seen>>>,
+    all: Arc<Mutex<Vec<ReceivedEvent>>>,
     paused: watch::Sender<bool>,
 }
 
@@ -33,13 +33,13 @@ pub(crate) struct Http {
     inbox: Inbox,
 }
 
-impl Place for Http {
-    const DROPS_REPEATS: bool = false;
-    const NOWHERE: &'static str = "nowhere";
+impl SinkFixture for Http {
+    const DEDUPLICATES: bool = false;
+    const REFUSED_DESTINATION: &'static str = "nowhere";
 
-    async fn start(tls: Option<&Authority>) -> Option<Self> {
+    async fn start(tls: Option<&CertificateAuthority>) -> Option<Self> {
         let inbox = Inbox { all: Arc::default(), paused: watch::channel(false).0 };
-        let router = Router::new().route("/in/{*destination}", post(take)).with_state(inbox.clone());
+        let router = Router::new().route("/in/{*destination}", post(receive)).with_state(inbox.clone());
         Some(Self { server: Server::start(router, tls).await, inbox })
     }
 
@@ -53,19 +53,19 @@ impl Place for Http {
     }
 
     fn passwords(&self) -> [&'static str; 2] {
-        [SECRET, OTHER]
+        [SECRET, OTHER_SECRET]
     }
 
-    async fn read(&self) -> Vec<Seen> {
+    async fn read(&self) -> Vec<ReceivedEvent> {
         self.inbox.all.lock().unwrap().clone()
     }
 
-    async fn down(&mut self) {
-        self.server.down().await;
+    async fn kill(&mut self) {
+        self.server.kill().await;
     }
 
-    async fn up(&mut self) {
-        self.server.up().await;
+    async fn restart(&mut self) {
+        self.server.restart().await;
     }
 
     fn pause(&mut self) {
@@ -77,7 +77,7 @@ impl Place for Http {
     }
 }
 
-/// A server of HTTP(S) that can be ended and started again.
+/// An HTTP(S) server that can be killed and restarted.
 pub(crate) struct Server {
     address: SocketAddr,
     router: Router,
@@ -86,9 +86,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) async fn start(router: Router, tls: Option<&Authority>) -> Self {
+    pub(crate) async fn start(router: Router, tls: Option<&CertificateAuthority>) -> Self {
         let tls = tls.map(|authority| {
-            let (certificate, key) = authority.server("localhost");
+            let (certificate, key) = authority.issue("localhost");
             let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
             let provider = Arc::new(rustls::crypto::ring::default_provider());
             let config = rustls::ServerConfig::builder_with_provider(provider)
@@ -110,11 +110,11 @@ impl Server {
         format!("{scheme}://localhost:{}", self.address.port())
     }
 
-    pub(crate) async fn down(&mut self) {
+    pub(crate) async fn kill(&mut self) {
         self.running.shutdown().await;
     }
 
-    pub(crate) async fn up(&mut self) {
+    pub(crate) async fn restart(&mut self) {
         let listener = TcpListener::bind(self.address).await.unwrap();
         self.serve(listener);
     }
@@ -122,16 +122,16 @@ impl Server {
     fn serve(&mut self, listener: TcpListener) {
         let (tls, router) = (self.tls.clone(), self.router.clone());
         self.running.spawn(async move {
-            // In a set, so that the connections end with the server.
+            // In a JoinSet, so that the connections end with the server.
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(speak(stream, tls.clone(), router.clone()));
+                connections.spawn(serve_connection(stream, tls.clone(), router.clone()));
             }
         });
     }
 }
 
-async fn speak(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router) {
+async fn serve_connection(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router) {
     let service = hyper_util::service::TowerToHyperService::new(router);
     let builder = hyper::server::conn::http1::Builder::new();
     let _ = match tls {
@@ -143,7 +143,7 @@ async fn speak(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router) {
     };
 }
 
-async fn take(
+async fn receive(
     State(inbox): State<Inbox>,
     Path(destination): Path<String>,
     headers: HeaderMap,
@@ -154,27 +154,27 @@ async fn take(
     if standardwebhooks::Webhook::new(SECRET).unwrap().verify(&body, &headers).is_err() {
         return StatusCode::UNAUTHORIZED;
     }
-    if destination != HERE {
+    if destination != DESTINATION {
         return StatusCode::NOT_FOUND;
     }
     let body = String::from_utf8(body.to_vec()).unwrap();
-    let seen = match headers["content-type"].to_str().unwrap() {
-        "application/json" => binary(&headers, body),
-        "application/cloudevents+json; charset=UTF-8" => structured(&body),
+    let event = match headers["content-type"].to_str().unwrap() {
+        "application/json" => binary_event(&headers, body),
+        "application/cloudevents+json; charset=UTF-8" => structured_event(&body),
         other => panic!("{other}"),
     };
-    assert_eq!(headers["webhook-id"].to_str().unwrap(), seen.id);
-    inbox.all.lock().unwrap().push(seen);
+    assert_eq!(headers["webhook-id"].to_str().unwrap(), event.id);
+    inbox.all.lock().unwrap().push(event);
     StatusCode::ACCEPTED
 }
 
-fn binary(headers: &HeaderMap, data: String) -> Seen {
+fn binary_event(headers: &HeaderMap, data: String) -> ReceivedEvent {
     let header = |name: &str| {
         let value = headers[format!("ce-{name}")].to_str().unwrap();
         percent_decode_str(value).decode_utf8().unwrap().into_owned()
     };
     assert_eq!(header("specversion"), "1.0");
-    Seen {
+    ReceivedEvent {
         id: header("id"),
         source: header("source"),
         event_type: header("type"),
@@ -185,11 +185,11 @@ fn binary(headers: &HeaderMap, data: String) -> Seen {
     }
 }
 
-fn structured(body: &str) -> Seen {
+fn structured_event(body: &str) -> ReceivedEvent {
     let event: serde_json::Value = serde_json::from_str(body).unwrap();
     let text = |name: &str| event[name].as_str().unwrap().to_owned();
     assert_eq!((text("specversion").as_str(), text("datacontenttype").as_str()), ("1.0", "application/json"));
-    Seen {
+    ReceivedEvent {
         id: text("id"),
         source: text("source"),
         event_type: text("type"),
@@ -202,11 +202,11 @@ fn structured(body: &str) -> Seen {
 
 #[tokio::test]
 async fn a_structured_event_arrives_whole() {
-    let place = Http::start(None).await.unwrap();
-    let sink = sink_to(&place, &Files::new(), "mode = 'structured'");
+    let fixture = Http::start(None).await.unwrap();
+    let sink = sink_to(&fixture, &Files::new(), "mode = 'structured'");
     let mut message = event("1", "\u{20ac}");
     message.data = r#"{"a":[1,"x"]}"#.to_owned();
     let outcome = sink.publish(&message).await;
     assert_eq!(outcome, symphony_relay::sink::Published::Confirmed { repeat: false });
-    assert_eq!(place.read().await, [crate::place::seen(&message)]);
+    assert_eq!(fixture.read().await, [crate::fixture::received(&message)]);
 }

@@ -1,50 +1,51 @@
-//! What every sink for events must do, tried on every sink against a real server. What has arrived is read by another
-//! client, or by no client at all. The same for stores of metadata is in `store`.
+//! The conformance suite of event sinks: every sink passes the same tests against a real server.
 //!
-//! A new sink is a `Place` in a file of its own and one line in the list below; `tls` where its server can do that here.
+//! The tests read what has arrived with another client, or over a socket without a client. The suite of metadata stores
+//! is in `store`.
+//!
+//! To add a sink: implement `SinkFixture` in a file here, and add one line to the list below, with `tls` if the server
+//! can be started with TLS in a test. Add its page to `documentation.rs` and its minimal settings to `settings.rs`.
 
 #![cfg(test)]
 
-mod authority;
-mod facts;
+mod certificate_authority;
+mod documentation;
+mod fixture;
 mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
-mod manuals;
 mod nats;
-mod place;
 mod rabbitmq;
 mod redis;
 mod settings;
 mod store;
+mod suite;
 
 macro_rules! sinks {
-    ($($(#[$attribute:meta])* $name:ident: $place:ty $(, $tls:ident)?;)*) => {$(
+    ($($(#[$attribute:meta])* $name:ident: $fixture:ty $(, $tls:ident)?;)*) => {$(
         $(#[$attribute])*
         mod $name {
-            mod facts_about {
-                #[tokio::test]
-                async fn events_arrive_whole_once_and_in_order_or_are_refused() {
-                    crate::facts::delivery::<$place>().await;
-                }
-
-                #[tokio::test]
-                async fn an_outage_is_a_failure_in_time_and_passes() {
-                    crate::facts::outage::<$place>().await;
-                }
-
-                $(
-                    #[tokio::test]
-                    async fn only_a_server_that_the_authority_vouches_for_is_sent_anything() {
-                        crate::facts::$tls::<$place>().await;
-                    }
-                )?
+            #[tokio::test]
+            async fn events_arrive_whole_once_and_in_order_or_are_refused() {
+                crate::suite::delivery::<$fixture>().await;
             }
+
+            #[tokio::test]
+            async fn an_outage_is_a_failure_in_time_and_passes() {
+                crate::suite::outage::<$fixture>().await;
+            }
+
+            $(
+                #[tokio::test]
+                async fn only_a_server_with_a_trusted_certificate_is_sent_anything() {
+                    crate::suite::$tls::<$fixture>().await;
+                }
+            )?
         }
     )*};
 }
 
-mod every {
+mod sinks {
     sinks! {
         nats: crate::nats::Nats, tls;
         redis: crate::redis::Redis, tls;

@@ -1,27 +1,27 @@
-//! NATS, read over a socket by its own text protocol.
+//! A NATS server, read over a socket by its text protocol.
 
 use async_nats::jetstream;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
-use symphony_proof::kit::brokers::{Broker, Kind, USER};
+use symphony_testkit::brokers::{Broker, Kind, USER};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-use crate::authority::Authority;
-use crate::place::{Files, HERE, PASSWORD, Place, Seen, broker};
+use crate::certificate_authority::CertificateAuthority;
+use crate::fixture::{DESTINATION, Files, PASSWORD, ReceivedEvent, SinkFixture, broker};
 
 pub(crate) struct Nats {
     broker: Broker,
     tls: bool,
 }
 
-impl Place for Nats {
-    const DROPS_REPEATS: bool = true;
-    const NOWHERE: &'static str = "no.stream.here";
+impl SinkFixture for Nats {
+    const DEDUPLICATES: bool = true;
+    const REFUSED_DESTINATION: &'static str = "no.stream.here";
 
-    async fn start(tls: Option<&Authority>) -> Option<Self> {
+    async fn start(tls: Option<&CertificateAuthority>) -> Option<Self> {
         let broker = broker(Kind::Nats, tls).await;
         let files = Files::new();
         let mut options = async_nats::ConnectOptions::with_user_and_password(USER.into(), PASSWORD.into());
@@ -31,7 +31,7 @@ impl Place for Nats {
         let client = options.connect(format!("nats://localhost:{}", broker.port())).await.unwrap();
         let config = jetstream::stream::Config {
             name: "EVENTS".to_owned(),
-            subjects: vec![HERE.to_owned()],
+            subjects: vec![DESTINATION.to_owned()],
             ..Default::default()
         };
         jetstream::new(client).create_stream(config).await.unwrap();
@@ -47,7 +47,7 @@ impl Place for Nats {
         Some("password_file")
     }
 
-    async fn read(&self) -> Vec<Seen> {
+    async fn read(&self) -> Vec<ReceivedEvent> {
         let mut stream = BufReader::new(TcpStream::connect(("127.0.0.1", self.broker.port())).await.unwrap());
         let connect = format!(
             "CONNECT {{\"verbose\":false,\"user\":\"{USER}\",\"pass\":\"{PASSWORD}\",\"headers\":true}}\r\nSUB look 1\r\n"
@@ -67,11 +67,11 @@ impl Place for Nats {
         all
     }
 
-    async fn down(&mut self) {
+    async fn kill(&mut self) {
         self.broker.kill9().await.unwrap();
     }
 
-    async fn up(&mut self) {
+    async fn restart(&mut self) {
         self.broker.restart().await.unwrap();
     }
 
@@ -84,7 +84,7 @@ impl Place for Nats {
     }
 }
 
-/// The next message that comes, as JSON.
+/// The next message, as JSON.
 async fn answer(stream: &mut BufReader<TcpStream>) -> Value {
     loop {
         let mut line = String::new();
@@ -103,7 +103,7 @@ async fn answer(stream: &mut BufReader<TcpStream>) -> Value {
     }
 }
 
-fn found(message: &Value) -> Seen {
+fn found(message: &Value) -> ReceivedEvent {
     let text = |name: &str| {
         let bytes = STANDARD.decode(message[name].as_str().unwrap_or_default()).unwrap();
         String::from_utf8(bytes).unwrap()
@@ -114,7 +114,7 @@ fn found(message: &Value) -> Seen {
         percent_decode_str(value).decode_utf8().unwrap().into_owned()
     };
     assert_eq!((header("ce-specversion"), header("content-type")), ("1.0".into(), "application/json".into()));
-    Seen {
+    ReceivedEvent {
         id: header("ce-id"),
         source: header("ce-source"),
         event_type: header("ce-type"),

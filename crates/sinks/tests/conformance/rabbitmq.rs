@@ -1,13 +1,13 @@
-//! RabbitMQ, read by another connection that gives everything back.
+//! A RabbitMQ server, read by another connection that requeues everything.
 
 use lapin::options::{BasicGetOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::tcp::OwnedTLSConfig;
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Connection, ConnectionProperties, ExchangeKind};
-use symphony_proof::kit::brokers::{Broker, Kind, USER};
+use symphony_testkit::brokers::{Broker, Kind, USER};
 
-use crate::authority::Authority;
-use crate::place::{HERE, PASSWORD, Place, Seen, broker};
+use crate::certificate_authority::CertificateAuthority;
+use crate::fixture::{DESTINATION, PASSWORD, ReceivedEvent, SinkFixture, broker};
 
 pub(crate) struct RabbitMq {
     broker: Broker,
@@ -24,23 +24,23 @@ impl RabbitMq {
     }
 }
 
-impl Place for RabbitMq {
-    const DROPS_REPEATS: bool = false;
-    const NOWHERE: &'static str = "no-queue-here";
+impl SinkFixture for RabbitMq {
+    const DEDUPLICATES: bool = false;
+    const REFUSED_DESTINATION: &'static str = "no-queue-here";
 
-    async fn start(tls: Option<&Authority>) -> Option<Self> {
-        let place = Self { broker: broker(Kind::RabbitMq, tls).await, ca: tls.map(Authority::pem) };
-        let connection = place.connect().await;
+    async fn start(tls: Option<&CertificateAuthority>) -> Option<Self> {
+        let fixture = Self { broker: broker(Kind::RabbitMq, tls).await, ca: tls.map(CertificateAuthority::pem) };
+        let connection = fixture.connect().await;
         let channel = connection.create_channel().await.unwrap();
         let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
         let none = FieldTable::default;
         channel.exchange_declare("events".into(), ExchangeKind::Direct, durable, none()).await.unwrap();
         let durable = QueueDeclareOptions { durable: true, ..Default::default() };
-        channel.queue_declare("kept".into(), durable, none()).await.unwrap();
+        channel.queue_declare("conformance".into(), durable, none()).await.unwrap();
         let bind = QueueBindOptions::default();
-        channel.queue_bind("kept".into(), "events".into(), HERE.into(), bind, none()).await.unwrap();
+        channel.queue_bind("conformance".into(), "events".into(), DESTINATION.into(), bind, none()).await.unwrap();
         connection.close(200, "".into()).await.unwrap();
-        Some(place)
+        Some(fixture)
     }
 
     fn settings(&self) -> String {
@@ -53,22 +53,24 @@ impl Place for RabbitMq {
         Some("password_file")
     }
 
-    async fn read(&self) -> Vec<Seen> {
+    async fn read(&self) -> Vec<ReceivedEvent> {
         let connection = self.connect().await;
         let channel = connection.create_channel().await.unwrap();
         let mut all = Vec::new();
-        while let Some(message) = channel.basic_get("kept".into(), BasicGetOptions::default()).await.unwrap() {
+        while let Some(message) =
+            channel.basic_get("conformance".into(), BasicGetOptions::default()).await.unwrap()
+        {
             all.push(found(&message.properties, &message.data));
         }
         connection.close(200, "".into()).await.unwrap();
         all
     }
 
-    async fn down(&mut self) {
+    async fn kill(&mut self) {
         self.broker.kill9().await.unwrap();
     }
 
-    async fn up(&mut self) {
+    async fn restart(&mut self) {
         self.broker.restart().await.unwrap();
     }
 
@@ -81,7 +83,7 @@ impl Place for RabbitMq {
     }
 }
 
-fn found(properties: &BasicProperties, data: &[u8]) -> Seen {
+fn found(properties: &BasicProperties, data: &[u8]) -> ReceivedEvent {
     let headers = properties.headers().as_ref().unwrap().inner();
     let header = |name: &str| match headers.get(format!("cloudEvents:{name}").as_str()) {
         Some(AMQPValue::LongString(text)) => String::from_utf8(text.as_bytes().to_vec()).unwrap(),
@@ -90,7 +92,7 @@ fn found(properties: &BasicProperties, data: &[u8]) -> Seen {
     assert_eq!(*properties.delivery_mode(), Some(2), "not persistent");
     assert_eq!(properties.message_id().as_ref().map(|id| id.as_str().to_owned()), Some(header("id")));
     assert_eq!(header("specversion"), "1.0");
-    Seen {
+    ReceivedEvent {
         id: header("id"),
         source: header("source"),
         event_type: header("type"),
@@ -104,18 +106,18 @@ fn found(properties: &BasicProperties, data: &[u8]) -> Seen {
     }
 }
 
-/// What lapin does when a whole exchange is missing is not what it does when a queue is.
+/// lapin reports a missing exchange in another way than a missing queue.
 #[tokio::test]
-async fn an_exchange_that_is_not_there_is_a_refusal_and_the_sink_goes_on() {
-    let place = RabbitMq::start(None).await.unwrap();
-    let files = crate::place::Files::new();
+async fn a_missing_exchange_is_a_refusal_and_the_sink_stays_usable() {
+    let fixture = RabbitMq::start(None).await.unwrap();
+    let files = crate::fixture::Files::new();
     let password = files.write("password", PASSWORD);
-    let toml = place.settings().replace("'events'", "'not-there'");
+    let toml = fixture.settings().replace("'events'", "'not-there'");
     let toml = format!("{toml}\nallow_plain = true\ntimeout = '60s'\npassword_file = {password:?}");
     let sink = symphony_sinks::sink("orders", toml.parse().unwrap()).unwrap();
     for _ in 0..2 {
-        let outcome = sink.publish(&crate::place::event("1", "1")).await;
+        let outcome = sink.publish(&crate::fixture::event("1", "1")).await;
         let symphony_relay::sink::Published::Refused(why) = outcome else { panic!("{outcome:?}") };
-        assert!(why.contains("no such exchange"), "{why}");
+        assert!(why.contains("the exchange does not exist"), "{why}");
     }
 }

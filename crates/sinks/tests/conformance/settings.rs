@@ -1,8 +1,8 @@
-//! What is wrong with settings is said so that somebody can mend it, and without what is secret.
+//! Invalid settings are refused with the name of the setting and what to write, and without secrets.
 
-use crate::place::Files;
+use crate::fixture::Files;
 
-/// The least that each kind needs, without TLS, and what it then says.
+/// The minimal settings of each kind without TLS, and the setting that is refused.
 const PLAIN: [(&str, &str); 4] = [
     ("kind = 'nats'\nurl = 'nats://broker.example'", "url"),
     ("kind = 'redis'\nurl = 'redis://broker.example'", "url"),
@@ -12,7 +12,7 @@ const PLAIN: [(&str, &str); 4] = [
 
 fn refusal(toml: &str) -> String {
     match symphony_sinks::sink("orders", toml.parse().unwrap()) {
-        Ok(_) => panic!("taken: {toml}"),
+        Ok(_) => panic!("accepted: {toml}"),
         Err(error) => error.to_string(),
     }
 }
@@ -20,9 +20,9 @@ fn refusal(toml: &str) -> String {
 #[tokio::test]
 async fn without_tls_nothing_is_sent_unless_the_settings_say_so() {
     for (toml, setting) in PLAIN {
-        let said = refusal(toml);
-        assert!(said.starts_with(&format!("sink orders: {setting}: must ")), "{said}");
-        assert!(said.contains("allow_plain = true"), "{said}");
+        let error = refusal(toml);
+        assert!(error.starts_with(&format!("sink orders: {setting}: must ")), "{error}");
+        assert!(error.contains("allow_plain = true"), "{error}");
         symphony_sinks::sink("orders", format!("{toml}\nallow_plain = true").parse().unwrap()).unwrap();
     }
     #[cfg(all(feature = "kafka", not(feature = "kafka-tls")))]
@@ -30,32 +30,32 @@ async fn without_tls_nothing_is_sent_unless_the_settings_say_so() {
 }
 
 #[test]
-fn a_setting_that_nobody_knows_is_refused() {
+fn an_unknown_setting_is_refused() {
     for (toml, _) in PLAIN {
-        let said = refusal(&format!("{toml}\nallow_plain = true\ntimeuot = '1s'"));
-        assert!(said.starts_with("sink orders: timeuot: unknown field `timeuot`"), "{said}");
-        assert!(said.contains("`timeout`") && said.contains("`max_bytes`"), "{said}");
+        let error = refusal(&format!("{toml}\nallow_plain = true\ntimeuot = '1s'"));
+        assert!(error.starts_with("sink orders: timeuot: unknown field `timeuot`"), "{error}");
+        assert!(error.contains("`timeout`") && error.contains("`max_bytes`"), "{error}");
     }
 }
 
 #[test]
-fn a_user_needs_a_password_from_elsewhere() {
+fn a_user_needs_a_password_from_a_file_or_a_variable() {
     let nats = "kind = 'nats'\nurl = 'tls://broker.example'\n";
     assert!(refusal(&format!("{nats}user = 'u'")).starts_with("sink orders: password_env: must name "));
     assert!(refusal(&format!("{nats}user = 'u'\npassword = 'p'")).contains("unknown field `password`"));
     assert!(refusal(&format!("{nats}user = 'u'\npassword_env = 'A'\npassword_file = '/b'")).contains("keep one"));
-    let said = refusal("kind = 'redis'\nurl = 'rediss://u:hidden@broker.example'");
-    assert!(said.contains("must hold no user or password") && !said.contains("hidden"), "{said}");
+    let error = refusal("kind = 'redis'\nurl = 'rediss://u:hidden@broker.example'");
+    assert!(error.contains("must contain no user or password") && !error.contains("hidden"), "{error}");
 }
 
 #[test]
-fn one_way_of_saying_who_we_are_is_enough() {
+fn two_kinds_of_credentials_are_refused() {
     let files = Files::new();
     let (password, token) = (files.write("password", "hidden1"), files.write("token", "hidden2"));
-    let said = refusal(&format!(
+    let error = refusal(&format!(
         "kind = 'nats'\nurl = 'tls://broker.example'\nuser = 'u'\npassword_file = {password:?}\ntoken_file = {token:?}"
     ));
-    assert!(said.contains("keep one") && !said.contains("hidden"), "{said}");
+    assert!(error.contains("keep one") && !error.contains("hidden"), "{error}");
 }
 
 #[test]
@@ -67,13 +67,13 @@ fn a_file_that_is_no_certificate_is_refused() {
         "kind = 'redis'\nurl = 'rediss://b'",
         "kind = 'http'\nurl = 'https://b.example/'",
     ] {
-        let said = refusal(&format!("{kind}\nroot_ca_file = {path:?}"));
-        assert!(said.starts_with("sink orders: root_ca_file: ") && said.contains("PEM"), "{said}");
+        let error = refusal(&format!("{kind}\nroot_ca_file = {path:?}"));
+        assert!(error.starts_with("sink orders: root_ca_file: ") && error.contains("PEM"), "{error}");
     }
 }
 
 #[test]
-fn limits_of_a_kind_are_limited() {
+fn settings_of_one_kind_have_limits() {
     for (toml, setting) in [
         ("kind = 'redis'\nurl = 'rediss://b'\nrepeats_for = '0s'", "repeats_for"),
         ("kind = 'redis'\nurl = 'rediss://b'\nreplicas = 1000", "replicas"),
@@ -83,19 +83,19 @@ fn limits_of_a_kind_are_limited() {
         ("kind = 'http'\nurl = 'https://b.example/'\nmode = 'batched'", "mode"),
         ("kind = 'http'\nurl = 'https://127.0.0.1/'", "url"),
     ] {
-        let said = refusal(toml);
-        assert!(said.starts_with(&format!("sink orders: {setting}: ")), "{said}");
+        let error = refusal(toml);
+        assert!(error.starts_with(&format!("sink orders: {setting}: ")), "{error}");
     }
 }
 
 fn store_refusal(toml: &str) -> String {
     match symphony_sinks::store("copies", toml.parse().unwrap()) {
-        Ok(_) => panic!("taken: {toml}"),
+        Ok(_) => panic!("accepted: {toml}"),
         Err(error) => error.to_string(),
     }
 }
 
-/// The least that each kind of store needs, without TLS.
+/// The minimal settings of each kind of store without TLS.
 const PLAIN_STORES: [&str; 3] = [
     "kind = 'postgres'\nurl = 'postgres://u@db.example/x'",
     "kind = 'redis'\nurl = 'redis://db.example'",
@@ -105,8 +105,8 @@ const PLAIN_STORES: [&str; 3] = [
 #[test]
 fn a_store_is_reached_by_tls_and_its_settings_are_known_or_refused() {
     for toml in PLAIN_STORES {
-        let said = store_refusal(toml);
-        assert!(said.starts_with("store copies: url: must ") && said.contains("allow_plain = true"), "{said}");
+        let error = store_refusal(toml);
+        assert!(error.starts_with("store copies: url: must ") && error.contains("allow_plain = true"), "{error}");
         let allowed = format!("{toml}\nallow_plain = true");
         symphony_sinks::store("copies", allowed.parse().unwrap()).unwrap();
         for (more, setting) in [
@@ -118,9 +118,9 @@ fn a_store_is_reached_by_tls_and_its_settings_are_known_or_refused() {
             ("max_bytes = 67108865", "max_bytes"),
             ("password = 'hidden'", "password"),
         ] {
-            let said = store_refusal(&format!("{allowed}\n{more}"));
-            assert!(said.starts_with(&format!("store copies: {setting}: ")), "{said}");
-            assert!(!said.contains("hidden"), "{said}");
+            let error = store_refusal(&format!("{allowed}\n{more}"));
+            assert!(error.starts_with(&format!("store copies: {setting}: ")), "{error}");
+            assert!(!error.contains("hidden"), "{error}");
         }
     }
     let long = format!("kind = 'redis'\nurl = 'rediss://b'\nprefix = '{}'", "a".repeat(201));
@@ -129,6 +129,6 @@ fn a_store_is_reached_by_tls_and_its_settings_are_known_or_refused() {
     assert!(store_refusal(&both).contains("keep one"));
     let url = "kind = 'http'\nurl = 'https://127.0.0.1/{entity_type}/{entity_id}'";
     assert!(store_refusal(url).contains("allow_private"));
-    let taken = "kind = 'http'\nurl = 'https://a.example/{entity_type}/{entity_id}'\nheaders = { 'Symphony-Version' = '1' }";
-    assert!(store_refusal(taken).contains("set by Symphony itself"));
+    let reserved = "kind = 'http'\nurl = 'https://a.example/{entity_type}/{entity_id}'\nheaders = { 'Symphony-Version' = '1' }";
+    assert!(store_refusal(reserved).contains("set by Symphony itself"));
 }

@@ -1,14 +1,14 @@
-//! Answers that can be read in two ways: the outcome is unknown, whatever the status says.
+//! Responses that parsers read in different ways: the outcome is unknown, whatever the status.
 
-use crate::kit::{answering, assert_accepted, assert_unknown, assert_unsaid, http, payment, rail_to};
+use crate::harness::{assert_accepted, assert_unknown, assert_unsaid, http, payment, rail_to, respond_with};
 
 const PAID: &str = r#"{"status": "EXECUTED", "reference": "R1"}"#;
 
-/// Bodies of which one reading is a paid or refused payment, and another is not.
+/// Bodies that one parser reads as paid or refused, and another does not.
 fn bodies() -> Vec<Vec<u8>> {
     let deep = format!(r#"{{"status": "EXECUTED", "x": {}1{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
     let mut bodies: Vec<Vec<u8>> = [
-        // One key twice.
+        // A duplicate key.
         r#"{"status": "REFUSED", "status": "EXECUTED"}"#,
         r#"{"status": "EXECUTED", "status": "REFUSED"}"#,
         r#"{"status": "EXECUTED", "status": "EXECUTED"}"#,
@@ -21,7 +21,7 @@ fn bodies() -> Vec<Vec<u8>> {
         r#"{"status": "EXECUTED"} REFUSED"#,
         r#"{"status": "EXECUTED"},"#,
         "{\"status\": \"EXECUTED\"}\0",
-        // Not quite JSON.
+        // Almost JSON.
         r#"{"status": "EXECUTED",}"#,
         r#"{"status": 'EXECUTED'}"#,
         r#"{"status": "EXECUTED" /* "REFUSED" */}"#,
@@ -37,20 +37,20 @@ fn bodies() -> Vec<Vec<u8>> {
     bodies
 }
 
-fn answer(status: u16, headers: &str, body: &[u8]) -> Vec<u8> {
-    let mut answer =
+fn response(status: u16, headers: &str, body: &[u8]) -> Vec<u8> {
+    let mut response =
         format!("HTTP/1.1 {status} X\r\n{headers}Content-Length: {}\r\n\r\n", body.len()).into_bytes();
-    answer.extend_from_slice(body);
-    answer
+    response.extend_from_slice(body);
+    response
 }
 
 #[tokio::test]
-async fn an_answer_that_can_be_read_in_two_ways_is_unknown_to_a_dispatch() {
-    let more = "answer_limit_bytes = 1000000\nanswer_body = 'any'\noutcomes = { '409' = 'later' }";
+async fn an_ambiguous_response_to_a_payment_is_an_unknown_outcome() {
+    let more = "answer_limit_bytes = 1000000\nanswer_body = 'any'\noutcomes = { '409' = 'retryable' }";
     for body in bodies() {
-        // Whatever follows from the status: paid, refused, or "send it again".
+        // Whatever the status alone would mean: accepted, refused or retryable.
         for status in [200, 201, 422, 409, 429] {
-            let (address, _) = answering(answer(status, "", &body)).await;
+            let (address, _) = respond_with(response(status, "", &body)).await;
             let got = rail_to(address, more).dispatch(&payment()).await;
             let shown = String::from_utf8_lossy(&body[..body.len().min(80)]).into_owned();
             println!("{status} {shown}");
@@ -60,11 +60,11 @@ async fn an_answer_that_can_be_read_in_two_ways_is_unknown_to_a_dispatch() {
 }
 
 #[tokio::test]
-async fn an_answer_that_can_be_read_in_two_ways_says_nothing_to_an_inquiry() {
+async fn an_ambiguous_response_to_an_inquiry_says_nothing() {
     let more = "answer_limit_bytes = 1000000\ninquiry = { '200' = 'executed', '404' = 'never_seen' }";
     for body in bodies() {
         for status in [200, 404] {
-            let (address, _) = answering(answer(status, "", &body)).await;
+            let (address, _) = respond_with(response(status, "", &body)).await;
             let got = rail_to(address, more).inquire(&payment()).await;
             println!("{status} {}", String::from_utf8_lossy(&body[..body.len().min(80)]));
             assert_unsaid(&got);
@@ -73,25 +73,25 @@ async fn an_answer_that_can_be_read_in_two_ways_says_nothing_to_an_inquiry() {
 }
 
 #[tokio::test]
-async fn a_code_and_a_status_that_mean_different_things_are_unknown() {
+async fn a_code_and_a_status_that_contradict_each_other_are_an_unknown_outcome() {
     let table = "outcomes = { '200 OK' = 'accepted', '200 REFUSED' = 'refused', '200 FINE' = 'accepted' }";
     for body in [r#"{"code": "OK", "status": "REFUSED"}"#, r#"{"code": "REFUSED", "status": "OK"}"#] {
-        let (address, _) = answering(http(200, "", body)).await;
+        let (address, _) = respond_with(http(200, "", body)).await;
         assert_unknown(&rail_to(address, table).dispatch(&payment()).await);
     }
-    let (address, _) = answering(http(200, "", r#"{"code": "OK", "status": "FINE"}"#)).await;
+    let (address, _) = respond_with(http(200, "", r#"{"code": "OK", "status": "FINE"}"#)).await;
     assert_accepted(&rail_to(address, table).dispatch(&payment()).await);
 }
 
 #[tokio::test]
-async fn headers_that_contradict_each_other_are_not_believed() {
-    // Two lengths, of which one ends the answer before what it says.
-    let (address, _) = answering(answer(201, "Content-Length: 2\r\n", br#"{"status": "EXECUTED"}"#)).await;
+async fn contradictory_headers_are_an_unknown_outcome() {
+    // Two lengths, one of which ends the body early.
+    let (address, _) = respond_with(response(201, "Content-Length: 2\r\n", br#"{"status": "EXECUTED"}"#)).await;
     assert_unknown(&rail_to(address, "").dispatch(&payment()).await);
-    // A 503 counts as "nothing was paid" only with one Retry-After that can be read.
+    // A 503 is retryable only with one valid Retry-After.
     let twice = "Retry-After: 1\r\nRetry-After: 86400\r\n";
-    let (address, _) = answering(answer(503, twice, b"{}")).await;
+    let (address, _) = respond_with(response(503, twice, b"{}")).await;
     assert_unknown(&rail_to(address, "").dispatch(&payment()).await);
-    let (address, _) = answering(answer(201, "X-A: 1\r\nX-A: 2\r\n", PAID.as_bytes())).await;
+    let (address, _) = respond_with(response(201, "X-A: 1\r\nX-A: 2\r\n", PAID.as_bytes())).await;
     assert_accepted(&rail_to(address, "").dispatch(&payment()).await);
 }

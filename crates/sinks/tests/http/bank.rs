@@ -1,4 +1,4 @@
-//! A bank that speaks as the manual says, with no more settings than it takes to find it.
+//! A fake bank that follows docs/sinks/http.md, with the default settings of the rail.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use axum::routing::{get, post};
 use serde_json::{Value, json};
 use symphony_relay::rail::{Answer, Inquiry, Payment};
 
-use crate::kit::{assert_unknown, payment, rail_to};
+use crate::harness::{assert_unknown, payment, rail_to};
 
 type Ledger = Arc<Mutex<HashMap<String, Value>>>;
 
@@ -43,7 +43,7 @@ async fn pay(State(ledger): State<Ledger>, headers: HeaderMap, body: String) -> 
     }
 }
 
-async fn ask(State(ledger): State<Ledger>, Path(key): Path<String>) -> Response {
+async fn inquire(State(ledger): State<Ledger>, Path(key): Path<String>) -> Response {
     match ledger.lock().unwrap().get(&key) {
         Some(found) => found.to_string().into_response(),
         None => (StatusCode::NOT_FOUND, json!({ "status": "UNKNOWN_KEY" }).to_string()).into_response(),
@@ -53,7 +53,7 @@ async fn ask(State(ledger): State<Ledger>, Path(key): Path<String>) -> Response 
 async fn bank() -> SocketAddr {
     let router = Router::new()
         .route("/v1/payments", post(pay))
-        .route("/v1/payments/{key}", get(ask))
+        .route("/v1/payments/{key}", get(inquire))
         .with_state(Ledger::default());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -61,56 +61,61 @@ async fn bank() -> SocketAddr {
     address
 }
 
-fn under(key: &str) -> Payment {
+fn payment_with_key(key: &str) -> Payment {
     Payment { idempotency_key: key.to_owned(), ..payment() }
 }
 
 #[tokio::test]
-async fn a_payment_that_is_taken_is_found_again() {
+async fn an_inquiry_finds_an_accepted_payment() {
     let rail = rail_to(bank().await, "");
-    assert_eq!(rail.inquire(&under("pay-1")).await, Inquiry::NeverSeen);
-    let Answer::Accepted(taken) = rail.dispatch(&under("pay-1")).await else { panic!("not taken") };
-    assert_eq!((taken.reference.as_deref(), taken.code.as_deref()), (Some("R-pay-1"), Some("HTTP 201")));
-    let Inquiry::Executed(found) = rail.inquire(&under("pay-1")).await else { panic!("not found") };
+    assert_eq!(rail.inquire(&payment_with_key("pay-1")).await, Inquiry::NeverSeen);
+    let Answer::Accepted(accepted) = rail.dispatch(&payment_with_key("pay-1")).await else {
+        panic!("not accepted")
+    };
+    assert_eq!((accepted.reference.as_deref(), accepted.code.as_deref()), (Some("R-pay-1"), Some("HTTP 201")));
+    let Inquiry::Executed(found) = rail.inquire(&payment_with_key("pay-1")).await else { panic!("not found") };
     assert_eq!(found.reference.as_deref(), Some("R-pay-1"));
 }
 
 #[tokio::test]
-async fn a_payment_that_is_refused_is_refused_when_asked() {
+async fn an_inquiry_confirms_a_refused_payment() {
     let rail = rail_to(bank().await, "");
-    let Answer::Refused { reason, rail: said } = rail.dispatch(&under("refuse-1")).await else {
+    let Answer::Refused { reason, rail: recorded } = rail.dispatch(&payment_with_key("refuse-1")).await else {
         panic!("not refused")
     };
-    assert_eq!((reason.code.as_str(), said.code.as_deref()), ("RAIL_REFUSED", Some("AC04")));
-    let Inquiry::Refused { rail: said, .. } = rail.inquire(&under("refuse-1")).await else {
+    assert_eq!((reason.code.as_str(), recorded.code.as_deref()), ("RAIL_REFUSED", Some("AC04")));
+    let Inquiry::Refused { rail: recorded, .. } = rail.inquire(&payment_with_key("refuse-1")).await else {
         panic!("not refused")
     };
-    assert_eq!(said.code.as_deref(), Some("AC04"));
+    assert_eq!(recorded.code.as_deref(), Some("AC04"));
 }
 
 #[tokio::test]
-async fn a_bank_that_asks_for_time_is_given_it_up_to_the_cap() {
+async fn retry_after_is_respected_up_to_the_cap() {
     let address = bank().await;
     for (key, cap, seconds) in [("wait-1", "1h", 120), ("slow-1", "1h", 3600), ("slow-1", "7s", 7)] {
         let rail = rail_to(address, &format!("retry_after_cap = '{cap}'"));
-        let Answer::Later { reason, after, .. } = rail.dispatch(&under(key)).await else { panic!("not later") };
-        assert_eq!((reason.code.as_str(), after), ("RAIL_LATER", Some(Duration::from_secs(seconds))));
+        let Answer::Retryable { reason, retry_after, .. } = rail.dispatch(&payment_with_key(key)).await else {
+            panic!("not later")
+        };
+        assert_eq!((reason.code.as_str(), retry_after), ("RAIL_RETRYABLE", Some(Duration::from_secs(seconds))));
     }
 }
 
 #[tokio::test]
-async fn what_the_table_does_not_know_is_unknown_until_it_does() {
+async fn a_status_outside_the_table_is_unknown_until_the_settings_add_it() {
     let address = bank().await;
     for status in ["204", "409", "404", "408", "500", "502", "503", "504"] {
-        assert_unknown(&rail_to(address, "").dispatch(&under(&format!("{status}-1"))).await);
-        let taught = rail_to(address, &format!("answer_body = 'any'\noutcomes = {{ '{status}' = 'refused' }}"));
+        assert_unknown(&rail_to(address, "").dispatch(&payment_with_key(&format!("{status}-1"))).await);
+        let configured =
+            rail_to(address, &format!("answer_body = 'any'\noutcomes = {{ '{status}' = 'refused' }}"));
         assert!(
-            matches!(taught.dispatch(&under(&format!("{status}-1"))).await, Answer::Refused { .. }),
+            matches!(configured.dispatch(&payment_with_key(&format!("{status}-1"))).await, Answer::Refused { .. }),
             "{status}"
         );
     }
     let rail = rail_to(address, "");
-    assert_unknown(&rail.dispatch(&under("pend-1")).await);
-    let inquiry = rail.inquire(&under("pend-1")).await;
-    assert!(matches!(inquiry, Inquiry::Undecided { .. }), "{inquiry:?}");
+    assert_unknown(&rail.dispatch(&payment_with_key("pend-1")).await);
+    let inquiry = rail.inquire(&payment_with_key("pend-1")).await;
+    assert!(matches!(inquiry, Inquiry::Pending { .. }), "{inquiry:?}");
 }

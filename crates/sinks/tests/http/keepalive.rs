@@ -1,4 +1,4 @@
-//! Connections are kept only where the settings say so, and never lead to a second request.
+//! Connections are reused only with idle_timeout, and a failed reuse never sends a request again.
 
 use std::sync::atomic::Ordering;
 
@@ -6,9 +6,9 @@ use symphony_relay::rail::Answer;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
-use crate::kit::{assert_accepted, assert_unknown, http, listen, payment, rail_to, read_request, soon};
+use crate::harness::{assert_accepted, assert_unknown, http, in_time, listen, payment, rail_to, read_request};
 
-async fn patient_server() -> (std::net::SocketAddr, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
+async fn keepalive_server() -> (std::net::SocketAddr, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
     listen(|mut stream| async move {
         while read_request(&mut stream).await.is_some() {
             if stream.write_all(http(201, "", "{}").as_bytes()).await.is_err() {
@@ -20,8 +20,8 @@ async fn patient_server() -> (std::net::SocketAddr, std::sync::Arc<std::sync::at
 }
 
 #[tokio::test]
-async fn by_default_every_payment_has_a_connection_of_its_own() {
-    let (address, connections) = patient_server().await;
+async fn by_default_every_payment_has_its_own_connection() {
+    let (address, connections) = keepalive_server().await;
     let rail = rail_to(address, "");
     for _ in 0..3 {
         assert_accepted(&rail.dispatch(&payment()).await);
@@ -30,13 +30,13 @@ async fn by_default_every_payment_has_a_connection_of_its_own() {
 }
 
 #[tokio::test]
-async fn connections_are_kept_where_the_settings_say_so() {
-    let (address, connections) = patient_server().await;
+async fn connections_are_reused_with_idle_timeout() {
+    let (address, connections) = keepalive_server().await;
     let rail = rail_to(address, "idle_timeout = '10m'");
     for _ in 0..20 {
         assert_accepted(&rail.dispatch(&payment()).await);
     }
-    // Whether the first is back in the pool when the second starts is up to the scheduler; that all twenty miss is not.
+    // The scheduler decides whether a connection is back in the pool in time. All twenty cannot miss it.
     assert!(connections.load(Ordering::SeqCst) < 20);
 }
 
@@ -63,18 +63,18 @@ async fn a_request_on_a_kept_connection_that_dies_is_unknown_and_not_sent_again(
         let answer = rail.dispatch(&payment()).await;
         dispatched += 1;
         assert!(dispatched < 100, "no connection was ever used again");
-        if soon(requests.recv()).await == Some(1) {
+        if in_time(requests.recv()).await == Some(1) {
             assert_unknown(&answer);
             break;
         }
         assert_accepted(&answer);
     }
-    // One request for each dispatch: the one that died was not tried again on another connection.
+    // One request for each dispatch: none was sent again on another connection.
     assert!(requests.try_recv().is_err());
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_asked_for_is_not_taken_for_the_next_ones() {
+async fn an_unsolicited_response_is_not_used_for_the_next_request() {
     let (address, _) = listen(|mut stream| async move {
         let (own, stale) = (http(201, "", r#"{"reference": "OWN"}"#), http(201, "", r#"{"reference": "STALE"}"#));
         while read_request(&mut stream).await.is_some() {
@@ -87,8 +87,8 @@ async fn an_answer_that_nobody_asked_for_is_not_taken_for_the_next_ones() {
     let rail = rail_to(address, "idle_timeout = '10m'");
     for _ in 0..50 {
         match rail.dispatch(&payment()).await {
-            Answer::Accepted(said) => assert_eq!(said.reference.as_deref(), Some("OWN")),
-            // The connection was given up under a request that had begun.
+            Answer::Accepted(recorded) => assert_eq!(recorded.reference.as_deref(), Some("OWN")),
+            // The client dropped the connection after the request had begun.
             other => assert_unknown(&other),
         }
     }

@@ -1,14 +1,14 @@
-//! The HTTP rail against real sockets: servers that behave, servers that do not, and connections that break.
+//! The HTTP rail against real sockets: conforming banks, misbehaving servers and broken connections.
 
 #![cfg(test)]
 
 mod addresses;
 mod ambiguous_answers;
 mod bank;
+mod documentation;
 mod faults;
+mod harness;
 mod keepalive;
-mod kit;
-mod manual;
 mod settings;
 mod signature;
 mod tls;

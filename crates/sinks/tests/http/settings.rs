@@ -1,13 +1,13 @@
-//! Every setting that is wrong is refused with its name and what to write instead.
+//! An invalid setting is refused with its name and what to write instead.
 
-use crate::kit::{payment, rail, refusal};
+use crate::harness::{payment, rail, refusal};
 
 const URL: &str = "kind = 'http'\nurl = 'https://bank.example/'\n";
-/// Needs no authority to believe, and so works on a machine that has none.
+/// Needs no trusted certificate authority, and so works on a machine without system roots.
 const WITHOUT_TLS: &str = "kind = 'http'\nurl = 'http://bank.example/'\nallow_http = true\n";
 
 #[test]
-fn a_setting_that_is_wrong_is_named_with_what_to_write() {
+fn an_invalid_setting_is_named_with_what_to_write() {
     for (toml, setting, advice) in [
         ("timeout = 30", "timeout", "\"30s\""),
         ("timeout = '0s'", "timeout", "above zero"),
@@ -39,20 +39,22 @@ fn a_setting_that_is_wrong_is_named_with_what_to_write() {
         ("code_key = ''", "code_key", "JSON pointer"),
         ("redirects = true", "redirects", "unknown field"),
     ] {
-        let said = refusal(&format!("{URL}{toml}"));
-        assert!(said.starts_with(&format!("rail sepa: {setting}")) && said.contains(advice), "{toml}: {said}");
+        let error = refusal(&format!("{URL}{toml}"));
+        assert!(error.starts_with(&format!("rail sepa: {setting}")) && error.contains(advice), "{toml}: {error}");
     }
     assert!(refusal("kind = 'http'").starts_with("rail sepa: url: missing field"));
 }
 
 #[test]
-fn a_rail_without_an_inquiry_url_cannot_be_asked() {
-    assert!(!rail(WITHOUT_TLS).can_be_asked());
-    assert!(rail(&format!("{WITHOUT_TLS}inquiry_url = 'http://bank.example/{{idempotency_key}}'")).can_be_asked());
+fn a_rail_without_an_inquiry_url_has_no_inquiries() {
+    assert!(!rail(WITHOUT_TLS).supports_inquiry());
+    assert!(
+        rail(&format!("{WITHOUT_TLS}inquiry_url = 'http://bank.example/{{idempotency_key}}'")).supports_inquiry()
+    );
 }
 
 #[test]
-fn a_payment_is_checked_before_it_leaves() {
+fn a_payment_is_validated_before_it_is_sent() {
     let rail = rail(&format!("{WITHOUT_TLS}destination = 'iban'"));
     rail.validate(&payment()).unwrap();
     for (json, field) in [

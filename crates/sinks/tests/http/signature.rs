@@ -1,4 +1,4 @@
-//! Requests carry the key, a body that never changes, and signatures that a bank can check.
+//! Requests have the idempotency key, the same body on every attempt, and signatures that a bank can verify.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use symphony_relay::rail::{Payment, Rail};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
-use crate::kit::{assert_accepted, http, listen, payment, rail_to, read_request, refusal, soon};
+use crate::harness::{assert_accepted, http, in_time, listen, payment, rail_to, read_request, refusal};
 
-const NEW: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-const OLD: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+const NEW_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const OLD_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
 struct Recorder {
     rail: Arc<dyn Rail>,
@@ -33,7 +33,7 @@ impl Recorder {
 
     async fn sent(&mut self, payment: &Payment) -> (String, String) {
         assert_accepted(&self.rail.dispatch(payment).await);
-        soon(self.requests.recv()).await.unwrap()
+        in_time(self.requests.recv()).await.unwrap()
     }
 }
 
@@ -72,7 +72,7 @@ async fn a_payment_is_posted_with_its_key_and_every_digit_of_its_payload() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_kept_is_not_announced_to_close() {
+async fn a_reusable_connection_has_no_connection_close() {
     let (head, _) = Recorder::new("idle_timeout = '1m'").await.sent(&payment()).await;
     assert_eq!(header(&head, "connection"), None);
 }
@@ -86,36 +86,36 @@ async fn every_attempt_sends_the_same_bytes() {
 }
 
 #[tokio::test]
-async fn a_bank_can_check_the_signature_with_the_new_or_the_old_secret() {
+async fn a_bank_can_verify_the_signature_with_the_new_or_the_old_secret() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
         std::fs::write(&path, text).unwrap();
         path.display().to_string()
     };
-    let both = file("both", &format!("{NEW}\n{OLD}\n"));
-    let (new, old) = (file("new", NEW), file("old", OLD));
+    let both = file("both", &format!("{NEW_SECRET}\n{OLD_SECRET}\n"));
+    let (new, old) = (file("new", NEW_SECRET), file("old", OLD_SECRET));
     for settings in [format!("secret_file = '{both}'"), format!("secret_file = ['{new}', '{old}']")] {
         let mut recorder = Recorder::new(&settings).await;
         let (head, body) = recorder.sent(&payment()).await;
         assert_eq!(header(&head, "webhook-id"), Some("key-1"));
-        assert!(verifies(NEW, &head, &body) && verifies(OLD, &head, &body));
+        assert!(verifies(NEW_SECRET, &head, &body) && verifies(OLD_SECRET, &head, &body));
         assert!(!verifies("whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", &head, &body));
-        assert!(!verifies(NEW, &head, &body.replace("10.00", "99.00")));
+        assert!(!verifies(NEW_SECRET, &head, &body.replace("10.00", "99.00")));
 
         recorder.rail.inquire(&payment()).await;
-        let (head, body) = soon(recorder.requests.recv()).await.unwrap();
+        let (head, body) = in_time(recorder.requests.recv()).await.unwrap();
         assert!(head.starts_with("GET /v1/payments/key-1 HTTP/1.1\r\n"), "{head}");
-        assert!(body.is_empty() && verifies(NEW, &head, &body) && verifies(OLD, &head, &body));
+        assert!(body.is_empty() && verifies(NEW_SECRET, &head, &body) && verifies(OLD_SECRET, &head, &body));
     }
 }
 
 #[tokio::test]
-async fn a_key_is_quoted_in_the_path_of_an_inquiry() {
+async fn a_key_is_percent_encoded_in_the_path_of_an_inquiry() {
     let mut recorder = Recorder::new("").await;
     let odd = Payment { idempotency_key: "a/../b?c#d%2f&e".to_owned(), ..payment() };
     recorder.rail.inquire(&odd).await;
-    let (head, _) = soon(recorder.requests.recv()).await.unwrap();
+    let (head, _) = in_time(recorder.requests.recv()).await.unwrap();
     assert!(head.starts_with("GET /v1/payments/a%2F..%2Fb%3Fc%23d%252f%26e HTTP/1.1\r\n"), "{head}");
     assert_eq!(header(&head, "idempotency-key"), Some("a/../b?c#d%2f&e"));
 }
@@ -139,30 +139,30 @@ async fn a_token_and_headers_come_from_files_and_the_environment() {
 }
 
 #[test]
-fn a_secret_that_cannot_be_used_is_not_shown() {
+fn an_invalid_secret_is_not_shown() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("secret");
     std::fs::write(&path, "whsec_hidden").unwrap();
     let toml = format!("kind = 'http'\nurl = 'https://bank.example/'\nsecret_file = '{}'", path.display());
-    let said = refusal(&toml);
-    assert!(said.starts_with("rail sepa: secret_file: must hold secrets of the form whsec_…"), "{said}");
-    assert!(!said.contains("hidden"));
+    let error = refusal(&toml);
+    assert!(error.starts_with("rail sepa: secret_file: must contain secrets of the form whsec_…"), "{error}");
+    assert!(!error.contains("hidden"));
     let Err(error) = symphony_sinks::rail("sepa", toml.parse().unwrap()) else { unreachable!() };
     assert!(!format!("{error:?}").contains("hidden"));
 }
 
 #[tokio::test]
-async fn a_key_that_no_header_can_carry_never_leaves() {
+async fn a_key_that_is_no_valid_header_value_is_not_sent() {
     let mut recorder = Recorder::new("").await;
     for key in ["", "a b", " a", "a\r\nX-Evil: 1", "schlüssel", "a\u{0}"] {
         let odd = Payment { idempotency_key: key.to_owned(), ..payment() };
-        let said = recorder.rail.validate(&odd).unwrap_err().message;
-        assert!(said.starts_with("idempotency_key must be"), "{said}");
-        crate::kit::assert_not_sent(&recorder.rail.dispatch(&odd).await);
-        crate::kit::assert_unsaid(&recorder.rail.inquire(&odd).await);
+        let error = recorder.rail.validate(&odd).unwrap_err().message;
+        assert!(error.starts_with("idempotency_key must be"), "{error}");
+        crate::harness::assert_not_sent(&recorder.rail.dispatch(&odd).await);
+        crate::harness::assert_unsaid(&recorder.rail.inquire(&odd).await);
     }
     let dots = Payment { idempotency_key: "..".to_owned(), ..payment() };
     assert!(recorder.rail.validate(&dots).is_err());
-    crate::kit::assert_unsaid(&recorder.rail.inquire(&dots).await);
+    crate::harness::assert_unsaid(&recorder.rail.inquire(&dots).await);
     assert!(recorder.requests.try_recv().is_err());
 }

@@ -1,4 +1,4 @@
-//! Whom we believe, whom we do not, and who we are to a bank that asks.
+//! TLS of the HTTP rail: trusted and untrusted servers, client certificates, and failed handshakes.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,17 +15,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
-use crate::kit::{
-    answering, assert_accepted, assert_not_sent, assert_unknown, http, listen, payment, rail, read_request, soon,
+use crate::harness::{
+    assert_accepted, assert_not_sent, assert_unknown, http, in_time, listen, payment, rail, read_request,
+    respond_with,
 };
 
-/// An authority, and the files that it signed.
-pub(crate) struct Authority {
+/// A certificate authority, and the files that it signed.
+pub(crate) struct CertificateAuthority {
     folder: tempfile::TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
-impl Authority {
+impl CertificateAuthority {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -70,7 +71,7 @@ impl Authority {
     }
 }
 
-/// A server with TLS, and the number of requests that it read.
+/// A TLS server, and the number of requests that it has read.
 async fn tls_server(config: ServerConfig) -> (SocketAddr, Arc<AtomicUsize>) {
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let requests = Arc::new(AtomicUsize::new(0));
@@ -100,8 +101,8 @@ fn setting(name: &str, path: &Path) -> String {
 }
 
 #[tokio::test]
-async fn a_server_is_believed_if_the_authority_in_the_file_vouches_for_it() {
-    let authority = Authority::new();
+async fn a_server_with_a_certificate_of_root_ca_file_is_trusted() {
+    let authority = CertificateAuthority::new();
     authority.sign("server", "localhost");
     let (address, requests) = tls_server(authority.server("server", None)).await;
     let root = setting("root_ca_file", &authority.file("ca.pem"));
@@ -111,8 +112,8 @@ async fn a_server_is_believed_if_the_authority_in_the_file_vouches_for_it() {
 }
 
 #[tokio::test]
-async fn a_server_that_nobody_vouches_for_is_sent_nothing() {
-    let (authority, other) = (Authority::new(), Authority::new());
+async fn a_server_with_an_untrusted_certificate_is_sent_nothing() {
+    let (authority, other) = (CertificateAuthority::new(), CertificateAuthority::new());
     authority.sign("server", "localhost");
     authority.sign("elsewhere", "bank.example");
     let other = setting("root_ca_file", &other.file("ca.pem"));
@@ -125,8 +126,8 @@ async fn a_server_that_nobody_vouches_for_is_sent_nothing() {
 }
 
 #[tokio::test]
-async fn a_bank_that_asks_who_we_are_is_shown_the_client_certificate() {
-    let authority = Authority::new();
+async fn the_client_certificate_is_sent_to_a_bank_that_requests_one() {
+    let authority = CertificateAuthority::new();
     authority.sign("server", "localhost");
     authority.sign("client", "symphony");
     let (address, requests) = tls_server(authority.server("server", Some(&authority.file("ca.pem")))).await;
@@ -135,22 +136,22 @@ async fn a_bank_that_asks_who_we_are_is_shown_the_client_certificate() {
     let key = setting("client_key_file", &authority.file("client.key"));
     assert_accepted(&https(address, &format!("{root}{certificate}{key}")).dispatch(&payment()).await);
 
-    // In TLS 1.3 a client hears that its certificate is missing only after it has sent: nobody can be sure.
+    // In TLS 1.3 a client learns that its certificate is missing only after it has sent the request: unknown.
     assert_unknown(&https(address, &root).dispatch(&payment()).await);
     assert_eq!(requests.load(Ordering::SeqCst), 1);
 
     let other_key = setting("client_key_file", &authority.file("server.key"));
     let toml = format!("kind = 'http'\nurl = 'https://bank.example/'\n{root}{certificate}{other_key}");
     assert!(
-        crate::kit::refusal(&toml).starts_with("rail sepa: client_key_file: must fit client_certificate_file")
+        crate::harness::refusal(&toml).starts_with("rail sepa: client_key_file: must fit client_certificate_file")
     );
 }
 
 #[tokio::test]
-async fn tls_to_a_port_that_speaks_something_else_sends_nothing() {
-    let authority = Authority::new();
+async fn tls_to_a_port_without_tls_sends_nothing() {
+    let authority = CertificateAuthority::new();
     let root = setting("root_ca_file", &authority.file("ca.pem"));
-    // Plain HTTP that answers, and a server that hangs up: what they were sent is the start of a handshake.
+    // A plain HTTP server and one that closes: both receive only the start of a handshake.
     let (seen, mut first_bytes) = mpsc::unbounded_channel();
     let (address, _) = listen(move |mut stream| {
         let seen = seen.clone();
@@ -161,14 +162,14 @@ async fn tls_to_a_port_that_speaks_something_else_sends_nothing() {
     })
     .await;
     assert_not_sent(&https(address, &root).dispatch(&payment()).await);
-    assert_eq!(soon(first_bytes.recv()).await, Some(0x16));
+    assert_eq!(in_time(first_bytes.recv()).await, Some(0x16));
     let (address, _) = listen(|stream| async move { drop(stream) }).await;
     assert_not_sent(&https(address, &root).dispatch(&payment()).await);
 }
 
 #[tokio::test]
 async fn a_handshake_that_never_ends_has_sent_nothing() {
-    let authority = Authority::new();
+    let authority = CertificateAuthority::new();
     let root = setting("root_ca_file", &authority.file("ca.pem"));
     let (address, _) = listen(|mut stream| async move {
         let mut all = Vec::new();
@@ -180,12 +181,12 @@ async fn a_handshake_that_never_ends_has_sent_nothing() {
 }
 
 #[tokio::test]
-async fn no_tls_to_a_port_that_expects_it_may_have_sent() {
-    let authority = Authority::new();
+async fn plain_http_to_a_tls_port_may_have_sent() {
+    let authority = CertificateAuthority::new();
     authority.sign("server", "localhost");
     let (address, _) = tls_server(authority.server("server", None)).await;
-    assert_unknown(&crate::kit::rail_to(address, "").dispatch(&payment()).await);
-    // The same without TLS on either side, to see that the port was reached.
-    let (address, _) = answering(http(201, "", "{}")).await;
-    assert_accepted(&crate::kit::rail_to(address, "").dispatch(&payment()).await);
+    assert_unknown(&crate::harness::rail_to(address, "").dispatch(&payment()).await);
+    // The control: without TLS on either side the request arrives.
+    let (address, _) = respond_with(http(201, "", "{}")).await;
+    assert_accepted(&crate::harness::rail_to(address, "").dispatch(&payment()).await);
 }

@@ -1,22 +1,21 @@
-//! `symphony api`: prints the description of the console's API.
+//! `symphony api`: prints the OpenAPI description of the console's API.
 
 use super::with_examples;
 use crate::{
-    console::api,
-    failure::{Answer, Failure},
+    failure::{ExitStatus, Failure},
     output,
 };
 
-/// Print the description of the HTTP API of symphony run, in OpenAPI 3.1
+/// Print the OpenAPI 3.1 description of the HTTP API that symphony run serves
 #[derive(clap::Args)]
 #[command(after_help = with_examples("  symphony api > openapi.json"))]
 pub(crate) struct Arguments {}
 
 impl Arguments {
-    pub(crate) fn run(self) -> Result<Answer, Failure> {
-        let text = serde_json::to_string_pretty(&api::description())
-            .map_err(|error| Failure::because("the API cannot be described", error))?;
-        output::line(&format!("{text}\n"))?;
-        Ok(Answer::Yes)
+    pub(crate) fn run(self) -> Result<ExitStatus, Failure> {
+        let text = serde_json::to_string_pretty(&symphony_console::api_description())
+            .map_err(|error| Failure::because("cannot print the API description", error))?;
+        output::print_line(&format!("{text}\n"))?;
+        Ok(ExitStatus::Success)
     }
 }

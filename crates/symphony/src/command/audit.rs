@@ -1,25 +1,26 @@
-//! `symphony audit`: what auditors take away.
+//! `symphony audit`: exports the audit log, or the history of one payment, for auditors.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use symphony_outbox::OutboxId;
-use symphony_outbox::payment::reading::Operation;
+use symphony_db::OutboxId;
+use symphony_db::payment::reader::Operation;
+
+use symphony_console::export::{self, Format, Operations, Range};
 
 use super::with_examples;
 use crate::{
-    audit::{self, Format, Operations, Range},
     database::Database,
-    failure::{Answer, Failure},
+    failure::{ExitStatus, Failure},
     output,
 };
 
-/// How long an export waits for transactions that are open.
+/// How long an export waits for open transactions that may still write to the audit log.
 const EXPORT_WAIT: Duration = Duration::from_secs(5);
 
-/// Write what people did, or the whole story of one payment, as CSV or a JSON object a line
+/// Export the audit log, or the history of one payment, as CSV or NDJSON
 ///
-/// Without payloads. Needs a login with one of the roles symphony_auditor, symphony_readonly and symphony_operator.
+/// Payloads are left out. Needs a login with the role symphony_auditor, symphony_readonly or symphony_operator.
 #[derive(clap::Args)]
 #[command(after_help = with_examples(
     "  symphony audit operations --from 2026-05-01T00:00Z --to 2026-06-01T00:00Z > may.csv\n  \
@@ -32,77 +33,80 @@ pub(crate) struct Arguments {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// The log of operations of a time, in order: who did what, when and why
+    /// Export the audit log of a period, in order: who did what, when and why
     ///
-    /// Waits for transactions that have done something and are still open, and refuses if one stays open. An export of a time that is not over
-    /// ends now: the message on stderr says where, and the next export starts there.
+    /// Waits up to 5 s for open transactions that have written, and fails if one stays open. If the period ends in
+    /// the future, the export ends now; a message on stderr says at which time, and the next export starts there.
     #[command(after_help = with_examples(
         "  symphony audit operations --from 2026-05-01T00:00Z --to 2026-06-01T00:00Z --format ndjson",
     ))]
     Operations {
-        /// Done at this moment or later, as 2026-05-01T00:00Z
+        /// Start of the period, inclusive, such as 2026-05-01T00:00Z
         #[arg(long, value_name = "TIME")]
         from: Timestamp,
-        /// Done before this moment
+        /// End of the period, exclusive
         #[arg(long, value_name = "TIME")]
         to: Timestamp,
-        /// How it is written
-        #[arg(long, value_enum, default_value_t)]
+        /// Output format: csv or ndjson
+        #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
         format: Format,
     },
-    /// Everything that happened to one outbox and that people did about it
+    /// Export the history of one outbox: attempts, leases and operations
     #[command(after_help = with_examples("  symphony audit outbox 0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f"))]
     Outbox {
-        /// The outbox
+        /// Outbox id
         #[arg(value_name = "OUTBOX")]
         outbox_id: OutboxId,
-        /// How it is written
-        #[arg(long, value_enum, default_value_t)]
+        /// Output format: csv or ndjson
+        #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
         format: Format,
     },
 }
 
 impl Arguments {
-    pub(crate) async fn run(self, database: &Database) -> Result<Answer, Failure> {
+    pub(crate) async fn run(self, database: &Database) -> Result<ExitStatus, Failure> {
         match self.what {
             What::Operations { from, to, format } if from < to => {
                 operations(database, Range { from, to }, format).await
             }
-            What::Operations { .. } => Err(Failure::usage("--from must be before --to")),
+            What::Operations { .. } => {
+                Err(Failure::usage("--from is not before --to").hint("give the earlier time as --from"))
+            }
             What::Outbox { outbox_id, format } => outbox(database, outbox_id, format).await,
         }
     }
 }
 
-/// As it comes: whoever reads decides how much is held at a time.
-async fn operations(database: &Database, range: Range, format: Format) -> Result<Answer, Failure> {
+/// Streams the export in chunks, so that the reader's pace limits memory.
+async fn operations(database: &Database, range: Range, format: Format) -> Result<ExitStatus, Failure> {
     let client = database.connect().await?;
     let Some(complete) = range.complete(&client, EXPORT_WAIT).await? else {
-        return Err(Failure::no("--from is later than now, so there is nothing to export yet"));
+        return Err(Failure::new("nothing to export yet: --from is in the future"));
     };
     if complete.to < range.to {
-        output::note(&format!("this export ends at {}; start the next one there", complete.to));
+        output::print_note(&format!("this export ends at {}; start the next one with --from {0}", complete.to));
     }
     let mut operations = Operations::of(complete);
-    let mut text = format.heading::<Operation>();
+    let mut text = format.header::<Operation>().map_err(unwritten)?;
     loop {
         let chunk = operations.next(&client).await?;
         text.push_str(&format.lines(&chunk).map_err(unwritten)?);
-        if !output::line_is_read(&text)? || chunk.is_empty() {
-            return Ok(Answer::Yes);
+        if !output::try_print_line(&text)? || chunk.is_empty() {
+            return Ok(ExitStatus::Success);
         }
         text.clear();
     }
 }
 
-async fn outbox(database: &Database, id: OutboxId, format: Format) -> Result<Answer, Failure> {
+async fn outbox(database: &Database, id: OutboxId, format: Format) -> Result<ExitStatus, Failure> {
     let client = database.connect().await?;
-    let story = audit::story(&client, id).await?;
-    let story = story.ok_or_else(|| Failure::no(format!("there is no outbox {id} in this database")))?;
-    output::line(&(format.heading::<audit::Line>() + &format.lines(&story).map_err(unwritten)?))?;
-    Ok(Answer::Yes)
+    let timeline = export::timeline(&client, id).await?;
+    let timeline = timeline.ok_or_else(|| Failure::new(format!("there is no outbox {id} in this database")))?;
+    let header = format.header::<export::TimelineRecord>().map_err(unwritten)?;
+    output::print_line(&(header + &format.lines(&timeline).map_err(unwritten)?))?;
+    Ok(ExitStatus::Success)
 }
 
-fn unwritten(error: serde_json::Error) -> Failure {
-    Failure::because("a record could not be written", error)
+fn unwritten(error: export::Error) -> Failure {
+    Failure::because("cannot write a record", error)
 }

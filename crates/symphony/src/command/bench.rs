@@ -1,58 +1,59 @@
-//! `symphony bench`: how fast it is on this machine, and what limits it.
+//! `symphony bench`: measures throughput, latency and PostgreSQL's resource usage on this machine.
 //!
-//! Sends through the calls that producers use and carries through relayers that are processes of their own, on a private PostgreSQL
-//! or in a database that was given for it. What a relayer of this kind sends goes nowhere; see [`relayer`].
+//! Producers use the client library, and relayers run as separate processes with a null destination; see [`relayer`].
 //!
 //! # Layout
-//! - [`plan`]: what one measurement is to be; [`standard`]: those that nobody had to ask for
-//! - [`ground`]: where it runs, and what the server spends meanwhile
-//! - [`goods`]: what is sent
-//! - [`relayer`]: who carries it, and [`fleet`]: how those processes are started and heard
-//! - [`scenario`]: the measurements
-//! - [`scale`], [`clock`]: times
-//! - [`result`], [`machine`]: what is said at the end; [`page`] and [`plot`]: the same as a page with plots
+//! - [`plan`]: one measurement; [`defaults`]: the measurements that the arguments ask for
+//! - [`server`]: the private or given server, its databases, and resource usage
+//! - [`workload`]: the rows that producers enqueue
+//! - [`relayer`]: the relayer process; [`relayer_processes`]: starts and watches them
+//! - [`scenario`]: the scenarios
+//! - [`histogram`], [`clock`]: latencies and time
+//! - [`result`], [`machine`]: the result; [`page`] and [`plot`]: the HTML report
 
 mod clock;
-mod fleet;
-mod goods;
-mod ground;
+mod defaults;
+mod histogram;
 mod machine;
 mod page;
 mod plan;
 mod plot;
 mod relayer;
+mod relayer_processes;
 mod result;
-mod scale;
 mod scenario;
-mod standard;
+mod server;
+mod workload;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use symphony_outbox::schema::Lane;
+use symphony_db::schema::Lane;
 
 use super::{demo, with_examples};
 use crate::{
     database::Database,
-    failure::{Answer, Failure},
-    interruption::Interruption,
-    output::Form,
+    failure::{ExitStatus, Failure},
+    output::OutputFormat,
     progress,
+    shutdown_signals::ShutdownSignals,
 };
-use ground::Ground;
 use machine::Machine;
 use plan::{Plan, Scenario};
 use result::Report;
+use server::BenchServer;
 
-/// Measure how fast it is on this machine, and what PostgreSQL spends on it
+/// Benchmark Symphony on this machine: throughput, latency, and PostgreSQL's resource usage
 ///
-/// Without a scenario it runs them all, in every lane: single enqueues, batches, a backlog that relayers carry away, the time from commit to
-/// dispatch at a steady rate, enqueues and relayers at once, and relayers that have nothing to do. Relayers are processes of their own, set as `symphony run` sets them;
-/// only their ways out lead nowhere.
+/// enqueue: single enqueues. batch: many enqueues per transaction. drain: relayers drain a backlog. latency: commit to
+/// dispatch at a steady rate. mixed: enqueues and relayers at once. idle: the cost of idle relayers.
 ///
-/// Without --database-url it starts a private PostgreSQL with durable commits, gives each measurement a database of its own, and removes
-/// everything. A database that is given must be one for this: it is refused if it holds anything that no benchmark has put there.
+/// Without a scenario, all of them run in every lane. The relayers are separate processes with the settings of
+/// symphony run and a null destination, so the numbers hold no network time of a bank or broker.
+///
+/// Without --database-url, the benchmark starts a private PostgreSQL with durable commits, with a new database per
+/// measurement, and removes it. A database that you give must hold no rows but those of benchmarks.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -65,59 +66,59 @@ use result::Report;
     )
 )]
 pub(crate) struct Arguments {
-    /// What to measure; all of them unless given
-    #[arg(value_name = "SCENARIO")]
+    /// What to measure: enqueue, batch, drain, latency, mixed or idle; default: all
+    #[arg(value_name = "SCENARIO", hide_possible_values = true)]
     scenarios: Vec<Scenario>,
-    /// The lane, payment, event or metadata; payment where a scenario is given, else all of them
+    /// Lane: payment, event or metadata; default: payment with a scenario, else all
     #[arg(long, value_name = "LANE")]
     lane: Option<Lane>,
-    /// Payments by an ordered rail, or events in the order of their aggregate
+    /// Ordered rail, or events in order per aggregate
     #[arg(long)]
     ordered: bool,
-    /// Sessions that send at the same time; several numbers are measured one after the other
+    /// Concurrent producer sessions; with several numbers, one measurement each
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=150))]
     clients: Vec<u32>,
-    /// Send so many, instead of for so long; 100,000 to drain or in batches unless given
+    /// Rows to enqueue, instead of --for; default for drain and batch: 100,000
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     count: Option<u64>,
-    /// So many in one transaction, in batches
+    /// Rows per transaction of batch
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=5_000))]
     batch: u64,
-    /// Send for so long, where it is not counted
-    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = demo::length)]
+    /// Duration, unless --count applies
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = demo::run_length)]
     length: Duration,
-    /// Send so many a second: 100 to measure latency, as many as can be otherwise, unless given
+    /// Enqueues per second; default: 100 for latency, else as fast as possible
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rate: Option<u32>,
-    /// So many relayers; 1 unless given, and none for batches
+    /// Relayers; default: 1, none for batch
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=16))]
     relayers: Option<u32>,
-    /// Dispatches at the same time in a relayer; as `symphony run` has it unless given
+    /// Concurrent dispatches per relayer; default as in symphony run
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     slots: Option<u32>,
-    /// The most that one claim of a relayer brings; as `symphony run` has it unless given
+    /// Maximum rows per claim; default as in symphony run
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     batch_size: Option<u32>,
-    /// The size of each payload
+    /// Size of each payload
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(0..=65_536))]
     payload_bytes: u32,
-    /// So many participants, aggregates or entities in turn
+    /// Number of participants, aggregates or entities
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     participants: u64,
-    /// Leave a transaction open during a mixed run, so that the server can clean nothing away
+    /// Hold a snapshot during a mixed run, so that VACUUM can remove no dead tuples
     #[arg(long)]
     hold_snapshot: bool,
-    /// Measure so often
+    /// Repetitions of each measurement
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Run the payment lane, on rails of its own, though the database holds what no benchmark has put there
+    /// Run the payment lane on its own rails in a database that holds other rows
     #[arg(long)]
     beside_other_rows: bool,
-    /// Write a page with plots to this file as well
+    /// Also write an HTML report with plots
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     #[command(flatten)]
-    form: Form,
+    format: OutputFormat,
     #[command(subcommand)]
     hidden: Option<Hidden>,
 }
@@ -129,43 +130,43 @@ enum Hidden {
 }
 
 impl Arguments {
-    pub(crate) async fn run(mut self, database: &Database) -> Result<Answer, Failure> {
+    pub(crate) async fn run(mut self, database: &Database) -> Result<ExitStatus, Failure> {
         if let Some(Hidden::Relayer(arguments)) = self.hidden.take() {
             return arguments.run(database).await;
         }
         let plans = self.plans()?;
-        let mut interruption = Interruption::listen()?;
-        let report = interruption.or(self.measure(database, &plans)).await??;
-        progress::done();
-        self.form.print(&report, || report.text())?;
-        // Last: whoever cannot have the page still has the numbers.
+        let mut signals = ShutdownSignals::listen()?;
+        let report = signals.run(self.measure(database, &plans)).await??;
+        progress::clear();
+        self.format.print(&report, || report.text())?;
+        // Last, so that an unwritable file does not lose the numbers.
         if let Some(file) = &self.report {
             page::write(&report, file)?;
         }
-        Ok(Answer::Yes)
+        Ok(ExitStatus::Success)
     }
 
     async fn measure(&self, database: &Database, plans: &[Plan]) -> Result<Report, Failure> {
         let machine = Machine::this();
-        let ground = match database.url() {
+        let server = match database.url() {
             Ok(url) => {
                 let lanes: BTreeSet<Lane> = plans.iter().map(|plan| plan.lane).collect();
-                Ground::given(url, self.beside_other_rows, &lanes.into_iter().collect::<Vec<_>>()).await?
+                BenchServer::given(url, self.beside_other_rows, &lanes.into_iter().collect::<Vec<_>>()).await?
             }
             Err(_) => {
-                progress::say("starting a private PostgreSQL");
-                Ground::private().await?
+                progress::show("starting a private PostgreSQL");
+                BenchServer::private().await?
             }
         };
-        let postgres = ground.postgres().await?;
+        let postgres = server.postgres().await?;
         let mut measurements = Vec::new();
         for (place, plan) in plans.iter().enumerate() {
-            progress::part(place + 1, plans.len(), &plan.in_words());
-            measurements.push(scenario::measure(&ground, plan).await?);
+            progress::show_step(place + 1, plans.len(), &plan.describe());
+            measurements.push(scenario::measure(&server, plan).await?);
         }
-        progress::done();
-        if let Some(remains) = ground.remains() {
-            eprintln!("{remains}");
+        progress::clear();
+        if let Some(leftovers) = server.leftovers() {
+            eprintln!("{leftovers}");
         }
         Ok(Report { machine, postgres, measurements })
     }

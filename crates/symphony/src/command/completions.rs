@@ -1,15 +1,15 @@
-//! `symphony completions`: what makes a shell complete this program's commands.
+//! `symphony completions`: prints a shell completion script.
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 
 use super::{Cli, with_examples};
 use crate::{
-    failure::{Answer, Failure},
+    failure::{ExitStatus, Failure},
     output,
 };
 
-/// Print what makes a shell complete commands and options; needs no database
+/// Print a shell completion script; needs no database
 #[derive(clap::Args)]
 #[command(after_help = with_examples(
     "  symphony completions bash > ~/.local/share/bash-completion/completions/symphony\n  \
@@ -17,16 +17,16 @@ use crate::{
      symphony completions fish > ~/.config/fish/completions/symphony.fish",
 ))]
 pub(crate) struct Arguments {
-    /// For which shell
+    /// The shell
     #[arg(value_name = "SHELL")]
     shell: Shell,
 }
 
 impl Arguments {
-    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+    pub(crate) fn run(&self) -> Result<ExitStatus, Failure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "symphony", &mut script);
-        output::line(&String::from_utf8_lossy(&script))?;
-        Ok(Answer::Yes)
+        output::print_line(&String::from_utf8_lossy(&script))?;
+        Ok(ExitStatus::Success)
     }
 }

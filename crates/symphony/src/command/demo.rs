@@ -1,143 +1,140 @@
-//! `symphony demo`: the whole system under load, with a bank that fails, relayers and a broker that are killed, then an audit.
+//! `symphony demo`: runs the whole system under load and fault injection, then audits the result.
 //!
-//! Everything is real and runs in processes of its own: a private PostgreSQL, a simulated bank, brokers and stores, two relayers. Nothing of
-//! it outlives the demo.
+//! A private PostgreSQL, a simulated bank, brokers, stores and two relayers run as separate processes, and end with
+//! the demo.
 //!
 //! # Layout
-//! - [`stage`]: what is set up before anybody pays
-//! - [`lane`]: what is asked of a lane; [`payments`], [`events`] and [`metadata`] are three, [`lanes`] are all
-//! - [`load`]: the business that writes to all of them
-//! - [`fleet`]: the relayers, and who kills them
-//! - [`dashboard`]: the console over all of it
-//! - [`rate`]: how fast a number grows
-//! - [`view`]: how it is shown
-//! - [`verdict`]: what the audits come to, in words and as JSON
+//! - [`environment`]: the private PostgreSQL with the schema, the shop's tables and the rails
+//! - [`lane`]: the interface of a lane, for [`payments`], [`events`] and [`metadata`]; [`lanes`] holds all three
+//! - [`load_generator`]: the shop that enqueues to all lanes
+//! - [`relayers`]: the relayer processes, and their kills
+//! - [`dashboard`]: the console
+//! - [`rate`]: the growth of a counter per second
+//! - [`display`]: progress on the terminal
+//! - [`result`]: the audits' results, as text and as JSON
 
 mod dashboard;
+mod display;
+mod environment;
 mod events;
-mod fleet;
 mod lane;
 mod lanes;
-mod load;
+mod load_generator;
 mod metadata;
 mod payments;
 mod rate;
-mod stage;
-mod verdict;
-mod view;
+mod relayers;
+mod result;
 
 use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
 
-use jiff::SignedDuration;
 use tokio::time::MissedTickBehavior;
 
 use super::{inspect, with_examples};
 use crate::{
-    failure::{Answer, Failure},
-    interruption::Interruption,
-    output::Form,
+    failure::{ExitStatus, Failure},
+    output::OutputFormat,
+    shutdown_signals::ShutdownSignals,
 };
 use dashboard::Dashboard;
-use fleet::Fleet;
+use display::{Phase, Progress, View};
+use environment::DemoEnvironment;
 use lanes::Lanes;
-use load::{Load, Tally};
-use stage::Stage;
-use verdict::Verdict;
-use view::{Phase, Sight, View};
+use load_generator::{LoadCounts, LoadGenerator};
+use relayers::Relayers;
+use result::DemoResult;
 
-/// How long what is enqueued may take to end after the last enqueue. A retry is due within seconds; this is for machines that have
-/// something else to do, and longer than the 5 minutes after which an event comes back whose claim nobody knows of.
-const DRAIN: Duration = Duration::from_secs(360);
-/// When a place where events go is killed, at the latest; in short demos it is half-way.
-const OUTAGE: Duration = Duration::from_secs(15);
-/// How often is counted and shown.
-const TICK: Duration = Duration::from_millis(500);
-/// The longest demo.
-const LONGEST: Duration = Duration::from_secs(3600);
+/// How long all rows may take to reach a terminal state after the last enqueue. Retries are due within seconds; the
+/// limit is for slow machines, and longer than the 5 minutes after which an event's claim expires.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(360);
+/// When the broker is killed: after this time, or half-way through a shorter demo.
+const MAX_OUTAGE_START: Duration = Duration::from_secs(15);
+/// How often progress is read and shown.
+const TICK_INTERVAL: Duration = Duration::from_millis(500);
+/// The longest `--for` of a demo or a benchmark.
+const MAX_RUN: Duration = Duration::from_secs(3600);
 
-/// Run the whole system under load, kill parts of it, and audit every payment, every event and every entry of metadata
+/// Run the whole system under load and fault injection, and audit every payment, event and metadata entry
 ///
-/// Starts a private PostgreSQL, a simulated bank that fails in the ways of banks, NATS and Redis, and two relayers; enqueues payments,
-/// publishes events and creates entries of metadata in transactions with orders of a shop; kills a relayer with kill -9 now and
-/// then, and NATS once. Metadata goes to a second database and to a second Redis. Where a broker is not installed, its events go
-/// to a receiver over HTTP, and its metadata to the second database. At the end it waits until everything has ended, and compares
-/// the outbox with the bank's own ledger, payment by payment, with what somebody else finds in the brokers, event by event, and
-/// with what somebody else finds in the stores, entity by entity. The exit code is 0 if nothing was lost, nothing executed twice,
-/// no event of an aggregate overtook another, no store has an earlier version, and everything else agrees.
+/// Starts a private PostgreSQL, a simulated bank, NATS, Redis and two relayers. A shop commits orders, each with a
+/// payment, an event and a metadata entry. The demo kills relayers with kill -9, and NATS once. Then it waits for
+/// terminal states and compares the outbox with the bank's ledger, the brokers and the stores. The exit code is 0 if
+/// nothing is lost, paid twice, out of order or out of date.
 ///
-/// A dead relayer's events and entries come back after 5 minutes. Nobody has to watch that: the demo makes its claims older.
+/// Claims of a killed relayer on events and metadata last 5 minutes; the demo expires them at once. Without NATS or
+/// Redis, events go to an HTTP receiver and metadata to a second database.
 ///
-/// It says first where its dashboard is: the console of `symphony run`, open to this machine alone, where rails can be paused and dead
-/// letters decided upon while it runs. On a terminal everything stays after the audit, relayers included, until Ctrl-C; in a pipe it ends by itself.
-///
-/// Ctrl-C ends it early, with the audit; a second one leaves at once. It touches no other database, and removes
-/// whatever it has started.
+/// The first line of the output is the dashboard's address. On a terminal everything runs until Ctrl-C after the
+/// audit. Ctrl-C during the load starts the audit early; a second one exits at once. No other database is touched.
 #[derive(clap::Args)]
 #[command(after_help = with_examples(
     "  symphony demo\n  symphony demo --for 2m --faults many --kill-every 3s\n  \
      symphony demo --for 10s --json | jq .report.counts\n  \
-     symphony demo --no-keep   # ends after the audit, on a terminal too",
+     symphony demo --no-keep   # exit after the audit, also on a terminal",
 ))]
 pub(crate) struct Arguments {
-    /// Enqueue for so long
-    #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = length)]
+    /// Duration of the load
+    #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = run_length)]
     length: Duration,
-    /// Take so many orders a second, each with a payment, an event and an entry of metadata, if the machine can
+    /// Orders per second, each with a payment, an event and a metadata entry
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=5_000))]
     payments_per_second: u32,
-    /// Payments are for so many participants
+    /// Number of participants
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     participants: u32,
-    /// How often the bank fails
+    /// Preset of the bank's faults
     #[arg(long, value_name = "MIX", value_parser = ["none", "some", "many"], default_value = "some")]
     faults: String,
-    /// Kill a relayer so often, and a broker once; 0s is never
-    #[arg(long, value_name = "TIME", default_value = "7s", value_parser = pause)]
+    /// Interval between relayer kills; a broker is killed once; 0s: no kills
+    #[arg(long, value_name = "TIME", default_value = "7s", value_parser = kill_interval)]
     kill_every: Duration,
-    /// The same seed gives the same orders and the same faults
+    /// Seed: the same seed gives the same orders and faults
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// After the audit leave everything running until Ctrl-C, and say how to reach it; so it is on a terminal, without --json
+    /// After the audit keep everything running until Ctrl-C; the default on a terminal without --json
     #[arg(long, overrides_with = "no_keep")]
     keep: bool,
-    /// End after the audit, on a terminal too
+    /// Exit after the audit, also on a terminal
     #[arg(long, overrides_with = "keep")]
     no_keep: bool,
     #[command(flatten)]
-    form: Form,
+    format: OutputFormat,
 }
 
-fn time(text: &str) -> Result<Duration, String> {
-    let time = text.parse::<SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok());
-    time.filter(|time| *time <= LONGEST).ok_or_else(|| "a time such as 10s or 2m, at most 1h".to_owned())
+fn at_most_an_hour(text: &str) -> Result<Duration, String> {
+    let parsed = symphony_sinks::parse_duration(text).filter(|parsed| *parsed <= MAX_RUN);
+    parsed.ok_or_else(|| "write a duration such as 10s or 2m, at most 1h".to_owned())
 }
 
-pub(super) fn length(text: &str) -> Result<Duration, String> {
-    time(text).and_then(|time| if time.is_zero() { Err("a time such as 10s or 2m".to_owned()) } else { Ok(time) })
+/// Parses `--for`.
+pub(super) fn run_length(text: &str) -> Result<Duration, String> {
+    match at_most_an_hour(text)? {
+        Duration::ZERO => Err("write a duration such as 10s or 2m".to_owned()),
+        length => Ok(length),
+    }
 }
 
-fn pause(text: &str) -> Result<Duration, String> {
-    time(text).and_then(|time| {
-        let sane = time.is_zero() || time >= Duration::from_millis(500);
-        if sane { Ok(time) } else { Err("500ms at least, or 0s for never".to_owned()) }
-    })
+fn kill_interval(text: &str) -> Result<Duration, String> {
+    let interval = at_most_an_hour(text)?;
+    let valid = interval.is_zero() || interval >= Duration::from_millis(500);
+    if valid { Ok(interval) } else { Err("write 500ms at least, or 0s for no kills".to_owned()) }
 }
 
 impl Arguments {
-    pub(crate) async fn run(self) -> Result<Answer, Failure> {
-        let mut interruption = Interruption::listen()?;
-        let mut view = View::new(self.form, self.length);
+    pub(crate) async fn run(self) -> Result<ExitStatus, Failure> {
+        let mut signals = ShutdownSignals::listen()?;
+        let mut view = View::new(self.format, self.length);
         let dashboard = Dashboard::reserve().await?;
         let address = dashboard.address().to_owned();
         view.say(&format!("the dashboard is at {address}"))?;
-        view.say("starting a private PostgreSQL, a bank, brokers and two relayers")?;
-        let (stage, mut lanes, mut fleet) = interruption.or(self.start(dashboard)).await??;
+        view.say("starting a private PostgreSQL, a simulated bank, brokers and two relayers")?;
+        let (environment, mut lanes, mut relayers) = signals.run(self.start(dashboard)).await??;
         view.say(&format!(
             "PostgreSQL {} on port {}, the bank on {}, faults: {}, seed {}\n{}\n{}",
-            stage.version(),
-            stage.port(),
-            lanes.payments.bank_place(),
+            environment.version(),
+            environment.port(),
+            lanes.payments.bank_address(),
             self.faults,
             self.seed,
             lanes.events.where_to(),
@@ -145,124 +142,125 @@ impl Arguments {
         ))?;
 
         let began = Instant::now();
-        let load = Load::start(&stage, self.payments_per_second, self.participants, self.seed).await?;
-        let (tally, early) = self.pay(&mut view, &mut lanes, &mut fleet, load, &mut interruption, began).await?;
-        let kept = self.keep || (self.is_watched() && !early);
-        // Whoever asks again does not want to wait.
-        let ending = self.end(&mut view, &mut lanes, &fleet, tally, began, kept);
-        let verdict = interruption.or(ending).await??.at(kept.then_some(address));
-        let story = stage.story().await?;
+        let load =
+            LoadGenerator::start(&environment, self.payments_per_second, self.participants, self.seed).await?;
+        let (tally, early) = self.pay(&mut view, &mut lanes, &mut relayers, load, &mut signals, began).await?;
+        let kept = self.keep || (self.is_interactive() && !early);
+        // A second signal skips the audit.
+        let ending = self.end(&mut view, &mut lanes, &relayers, tally, began, kept);
+        let result = signals.run(ending).await??.with_dashboard(kept.then_some(address));
+        let history = environment.eventful_payment().await?;
 
-        let text = || verdict.text(view.colours(), story.as_ref().map(inspect::text).as_deref());
-        self.form.print(&verdict, text)?;
-        if let Some(address) = verdict.dashboard() {
-            // What people redrive from now on is carried as well.
-            fleet.start_again()?;
-            let eventful = story.as_ref().map(|story| story.instruction_id.as_str());
-            view.say(&format!("\n{}", stage.how_to_look(address, &lanes, eventful)))?;
-            // It was asked for, so it is no failure: the answer is that of the audit.
-            interruption.caught().await;
+        let text = || result.text(view.colours(), history.as_ref().map(inspect::text).as_deref());
+        self.format.print(&result, text)?;
+        if let Some(address) = result.dashboard() {
+            // Payments that the user redrives from now on are dispatched as well.
+            relayers.start_again()?;
+            let eventful = history.as_ref().map(|history| history.instruction_id.as_str());
+            view.say(&format!("\n{}", environment.how_to_connect(address, &lanes, eventful)))?;
+            // Ctrl-C is how the user ends a kept demo: the exit code stays that of the audit.
+            signals.recv().await;
         }
-        Ok(if verdict.holds() { Answer::Yes } else { Answer::No })
+        Ok(if result.holds() { ExitStatus::Success } else { ExitStatus::CheckFailed })
     }
 
-    /// Whether somebody sits there who may want to look around when it is over.
-    fn is_watched(&self) -> bool {
-        !self.no_keep && !self.form.json && io::stdin().is_terminal() && io::stdout().is_terminal()
+    /// Whether a user at a terminal may want to look around after the audit.
+    fn is_interactive(&self) -> bool {
+        !self.no_keep && !self.format.json && io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 
-    async fn start(&self, dashboard: Dashboard) -> Result<(Stage, Lanes, Fleet), Failure> {
-        let stage = Stage::set().await?;
-        dashboard.open(&stage).await?;
-        let mut lanes = Lanes::open(&stage, &self.faults, self.seed).await?;
+    async fn start(&self, dashboard: Dashboard) -> Result<(DemoEnvironment, Lanes, Relayers), Failure> {
+        let environment = DemoEnvironment::start().await?;
+        dashboard.serve(&environment).await?;
+        let mut lanes = Lanes::open(&environment, &self.faults, self.seed).await?;
         if !self.kill_every.is_zero() {
-            lanes.events.plan_outage(OUTAGE.min(self.length / 2));
+            lanes.events.plan_outage(MAX_OUTAGE_START.min(self.length / 2));
         }
-        let fleet = Fleet::start(&stage, &lanes).await?;
-        Ok((stage, lanes, fleet))
+        let relayers = Relayers::start(&environment, &lanes).await?;
+        Ok((environment, lanes, relayers))
     }
 
-    /// Lets the business enqueue and kills whoever carries it, until the time is over or somebody asks to end, which is said.
+    /// Runs the load and injects faults, until the time is over or a signal arrives. Returns whether it ended early.
     async fn pay(
         &self,
         view: &mut View,
         lanes: &mut Lanes,
-        fleet: &mut Fleet,
-        mut load: Load,
-        interruption: &mut Interruption,
+        relayers: &mut Relayers,
+        mut load: LoadGenerator,
+        signals: &mut ShutdownSignals,
         began: Instant,
-    ) -> Result<(Tally, bool), Failure> {
+    ) -> Result<(LoadCounts, bool), Failure> {
         let mut early = false;
         let mut next_kill = self.kill_every;
-        let mut ticks = tokio::time::interval(TICK);
+        let mut ticks = tokio::time::interval(TICK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
-                _ = interruption.caught() => {
-                    view.say("stopping early: what is enqueued is carried, then audited; Ctrl-C again leaves at once")?;
+                _ = signals.recv() => {
+                    view.say("stopping early: draining, then the audit; Ctrl-C again exits at once")?;
                     early = true;
                     break;
                 }
             }
             load.check()?;
-            fleet.check()?;
-            // What is due is done before the end is looked at: on a machine that is slow enough, one tick is the whole demo.
+            relayers.check()?;
+            // Faults come before the check of the time: on a slow machine, one tick may be the whole demo.
             if let Some(what) = lanes.events.disturb(began.elapsed()).await? {
                 view.event(&what)?;
             }
             if !self.kill_every.is_zero() && began.elapsed() >= next_kill {
                 next_kill += self.kill_every;
-                let who = fleet.kill_one().await?;
-                let freed = lanes.died(&who).await?;
-                view.event(&format!("kill -9 {who}; started again{freed}"))?;
+                let worker = relayers.kill_next().await?;
+                let expired = lanes.relayer_killed(&worker).await?;
+                view.event(&format!("relayer killed: kill -9 {worker}; restarted{expired}"))?;
             }
             if began.elapsed() >= self.length {
                 break;
             }
-            let looks = lanes.look().await?;
-            view.show(&Phase::Paying, &Sight { elapsed: began.elapsed(), kills: fleet.kills(), looks })?;
+            let lanes = lanes.progress().await?;
+            view.show(&Phase::Load, &Progress { elapsed: began.elapsed(), kills: relayers.kills(), lanes })?;
         }
         Ok((load.stop().await?, early))
     }
 
-    /// Waits until everything has ended, stops whoever works, and audits.
+    /// Waits for terminal states, stops the relayers, and runs the audits.
     async fn end(
         &self,
         view: &mut View,
         lanes: &mut Lanes,
-        fleet: &Fleet,
-        tally: Tally,
+        relayers: &Relayers,
+        tally: LoadCounts,
         began: Instant,
         kept: bool,
-    ) -> Result<Verdict, Failure> {
-        let kills = fleet.kills();
+    ) -> Result<DemoResult, Failure> {
+        let kills = relayers.kills();
         if let Some(what) = lanes.events.close().await? {
             view.event(&what)?;
         }
         let draining = Instant::now();
-        let mut ticks = tokio::time::interval(TICK);
+        let mut ticks = tokio::time::interval(TICK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            fleet.check()?;
+            relayers.check()?;
             for rail in lanes.payments.resume_rails().await? {
-                view.event(&format!("the rail {rail} was paused; resumed, so that its payments can end"))?;
+                view.event(&format!(
+                    "the rail {rail} was paused; resumed, so that its payments can be dispatched"
+                ))?;
             }
-            let sight = Sight { elapsed: began.elapsed(), kills, looks: lanes.look().await? };
-            view.show(&Phase::Draining, &sight)?;
-            if sight.open() == 0 || draining.elapsed() >= DRAIN {
+            let progress = Progress { elapsed: began.elapsed(), kills, lanes: lanes.progress().await? };
+            view.show(&Phase::Draining, &progress)?;
+            if progress.open() == 0 || draining.elapsed() >= DRAIN_TIMEOUT {
                 break;
             }
         }
-        fleet.stop().await?;
-        view.say(
-            "auditing: the outbox against the bank's ledger, and against what is in the brokers and the stores",
-        )?;
+        relayers.stop().await?;
+        view.say("auditing: comparing the outbox with the bank's ledger, the brokers and the stores")?;
         if !kept {
             lanes.payments.close_bank().await;
         }
-        Ok(Verdict::new(lanes.audit().await?, tally, kills, self.seed))
+        Ok(DemoResult::new(lanes.audit().await?, tally, kills, self.seed))
     }
 }
 
@@ -271,13 +269,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_a_unit_and_a_bound() {
-        assert_eq!(length("90s"), Ok(Duration::from_secs(90)));
-        assert_eq!(length("2m"), Ok(Duration::from_secs(120)));
-        for wrong in ["", "30", "0s", "-3s", "2h", "soon"] {
-            assert!(length(wrong).is_err(), "{wrong}");
+    fn durations_have_a_range() {
+        assert_eq!(run_length("90s"), Ok(Duration::from_secs(90)));
+        for wrong in ["0s", "2h", "soon"] {
+            assert!(run_length(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(pause("0s"), Ok(Duration::ZERO));
-        assert!(pause("10ms").is_err());
+        assert_eq!(kill_interval("0s"), Ok(Duration::ZERO));
+        assert!(kill_interval("10ms").is_err());
     }
 }

@@ -1,28 +1,28 @@
-//! `symphony dlq`: the dead letters, and what people decide about them.
+//! `symphony dlq`: lists, redrives and resolves dead letters.
 
 mod redrive;
 
-use symphony_outbox::{
+use symphony_db::{
     BatchSize, OutboxId,
     error::OperateError,
     payment::{
         Resolution, operator,
-        reading::{self, DeadLetter},
+        reader::{self, DeadLetter},
     },
 };
 use tokio_postgres::Client;
 
-use super::{warrant::Warrant, with_examples};
+use super::{audit_context::AuditContext, with_examples};
 use crate::{
     database::Database,
-    failure::{Answer, Failure},
-    output::Form,
+    failure::{ExitStatus, Failure},
+    output::OutputFormat,
     table::Table,
 };
 
-/// List the payments that failed for good, resolve them, and try them again
+/// List, redrive and resolve dead letters: payments that failed terminally
 ///
-/// To list needs a login with the role symphony_readonly, all else one with symphony_operator.
+/// list needs a login with the role symphony_readonly; redrive and resolve need symphony_operator.
 #[derive(clap::Args)]
 #[command(after_help = with_examples(
     "  symphony dlq list\n  \
@@ -36,76 +36,80 @@ pub(crate) struct Arguments {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// List the failures that wait for a person: those with an unknown outcome first, then the oldest
+    /// List dead letters that wait for a decision: unknown outcomes first, then the oldest
     #[command(after_help = with_examples("  symphony dlq list --limit 20"))]
     List {
-        /// At most so many, 1 to 1000
+        /// Maximum number of rows, 1 to 1000
         #[arg(long, value_name = "N", default_value = "100")]
         limit: BatchSize,
         #[command(flatten)]
-        form: Form,
+        format: OutputFormat,
     },
-    /// Try a failure again, or all that fit, each as a new outbox under the same idempotency key
+    /// Redrive a dead letter, or all that match, each as a new outbox under the same idempotency key
     ///
-    /// What may have been paid is never among those that fit: it is resolved first, one by one.
+    /// A filter never matches an unknown outcome: the payment may have been made. Resolve those first, one by one.
     #[command(after_help = with_examples(
         "  symphony dlq redrive 0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f --actor ana --reason 'account was corrected'\n  \
          symphony dlq redrive --rail sepa --error-code NO_ACCOUNT --dry-run\n  \
          symphony dlq redrive --rail sepa --error-code NO_ACCOUNT --expect 12 --actor ana --reason 'accounts were corrected'",
     ))]
     Redrive(redrive::Arguments),
-    /// Record what you found out about a failure, with the evidence as the reason
+    /// Resolve a dead letter: record what you found out, with the evidence as the reason
     #[command(after_help = with_examples(
         "  symphony dlq resolve 0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f --as PAID --actor ana --reason 'statement of 3 May'",
     ))]
     Resolve {
-        /// The outbox that failed
+        /// Outbox id of the dead letter
         #[arg(value_name = "OUTBOX")]
         outbox_id: OutboxId,
-        /// What is so: it was paid, it was not, or a known failure is let be
+        /// Resolution: it was paid, it was not paid, or a known failure needs no further attempt
         #[arg(long = "as", value_name = "PAID|NOT_PAID|SKIPPED")]
         resolution: Resolution,
         #[command(flatten)]
-        warrant: Warrant,
+        audit_context: AuditContext,
         #[command(flatten)]
-        form: Form,
+        format: OutputFormat,
     },
 }
 
 impl Arguments {
-    pub(crate) async fn run(self, database: &Database) -> Result<Answer, Failure> {
+    pub(crate) async fn run(self, database: &Database) -> Result<ExitStatus, Failure> {
         let client = database.connect().await?;
         match self.action {
-            Action::List { limit, form } => {
-                let letters = reading::dead_letters(&client, limit).await?;
-                form.print(&letters, || text(&letters))?;
+            Action::List { limit, format } => {
+                let letters = reader::dead_letters(&client, limit).await?;
+                format.print(&letters, || text(&letters))?;
             }
             Action::Redrive(arguments) => return arguments.run(&client).await,
-            Action::Resolve { outbox_id, resolution, warrant, form } => {
-                let resolved = operator::resolve(&client, outbox_id, resolution, warrant.given()).await;
-                let resolved = known(&client, outbox_id, resolved).await?;
-                form.print(&resolved, || format!("outbox {outbox_id} is resolved as {resolution}"))?;
+            Action::Resolve { outbox_id, resolution, audit_context, format } => {
+                let resolved = operator::resolve(&client, outbox_id, resolution, audit_context.given()).await;
+                let resolved = or_not_found(&client, outbox_id, resolved).await?;
+                format.print(&resolved, || format!("outbox {outbox_id} is resolved as {resolution}"))?;
             }
         }
-        Ok(Answer::Yes)
+        Ok(ExitStatus::Success)
     }
 }
 
-/// What was done; a refusal of an argument is another matter where there is no such outbox.
-async fn known<T>(client: &Client, outbox_id: OutboxId, done: Result<T, OperateError>) -> Result<T, Failure> {
+/// Turns a refused argument into "not found" where the outbox does not exist.
+async fn or_not_found<T>(
+    client: &Client,
+    outbox_id: OutboxId,
+    done: Result<T, OperateError>,
+) -> Result<T, Failure> {
     if let Err(OperateError::InvalidArgument(_)) = &done
-        // Should this fail, the refusal is the better answer.
-        && reading::story(client, outbox_id).await.is_ok_and(|story| story.is_empty())
+        // If this query fails, the refusal is the better message.
+        && reader::timeline(client, outbox_id).await.is_ok_and(|story| story.is_empty())
     {
-        return Err(Failure::no(format!("there is no outbox {outbox_id} in this database"))
-            .hint("see which there are with: symphony dlq list"));
+        return Err(Failure::new(format!("there is no outbox {outbox_id} in this database"))
+            .hint("list the dead letters with: symphony dlq list"));
     }
     Ok(done?)
 }
 
 fn text(letters: &[DeadLetter]) -> String {
     if letters.is_empty() {
-        return "no payment waits for a person".to_owned();
+        return "the dead-letter queue is empty".to_owned();
     }
     let mut table =
         Table::new(["outbox", "instruction", "participant", "rail", "attempts", "error", "paid?", "failed at"]);
@@ -117,7 +121,7 @@ fn text(letters: &[DeadLetter]) -> String {
             letter.rail_type.clone(),
             letter.attempt_no.to_string(),
             letter.error_code.clone(),
-            if letter.outcome_unknown { "nobody knows".to_owned() } else { "no".to_owned() },
+            if letter.outcome_unknown { "unknown".to_owned() } else { "no".to_owned() },
             letter.failed_at.strftime("%Y-%m-%d %H:%M:%SZ").to_string(),
         ]);
     }

@@ -1,4 +1,4 @@
-//! `symphony enqueue`: enqueues one instruction, in a transaction of its own.
+//! `symphony enqueue`: enqueues one payment from the command line.
 
 use std::{
     fs::File,
@@ -6,71 +6,67 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use symphony_outbox::payment::{Instruction, Payload, producer};
+use symphony_client::payment::{Instruction, tokio_postgres as producer};
+use symphony_db::payment::Payload;
 use symphony_relay::trace::Context;
 
 use super::with_examples;
 use crate::{
     database::Database,
-    failure::{Answer, Failure},
-    output::Form,
+    failure::{ExitStatus, Failure},
+    output::OutputFormat,
 };
 
-/// As much as the database takes; more is not even read.
-const LIMIT: u64 = 256 * 1024;
+/// The database's limit for a payload. Input beyond it is not read.
+const MAX_PAYLOAD_BYTES: u64 = 256 * 1024;
 
-/// Enqueue one payment instruction, in a transaction of its own
+/// Enqueue one payment in its own transaction, for scripts and first steps
 ///
-/// For trying things out and for scripts: a service enqueues in the transaction that writes its business rows. The
-/// same instruction and key give the same outbox again. Needs a login with the role symphony_ingest.
+/// A service enqueues in the transaction that writes its business rows instead. Enqueuing the same instruction and
+/// key again is an idempotent replay: it returns the first outbox. Needs a login with the role symphony_ingest.
 #[derive(clap::Args)]
 #[command(after_help = with_examples(
     "  symphony enqueue --instruction pay-1 --participant acme --key pay-1 --rail sepa --payload '{\"amount\":\"12.50\"}'\n  \
      jq .payment order.json | symphony enqueue --instruction pay-2 --participant acme --key k2 --rail sepa --payload-file -",
 ))]
 pub(crate) struct Arguments {
-    /// The order to pay, by your own name for it
+    /// Instruction id: your own id of the payment
     #[arg(long, value_name = "ID")]
     instruction: String,
-    /// The party whose instructions are sequenced
+    /// Participant id: the merchant, customer or account whose payments form one sequence
     #[arg(long, value_name = "ID")]
     participant: String,
-    /// The idempotency key: the name under which the rail must not pay twice
+    /// Idempotency key: the rail pays it at most once
     #[arg(long, value_name = "KEY")]
     key: String,
-    /// The rail that carries it; see: symphony rail list
+    /// Rail; see: symphony rail list
     #[arg(long, value_name = "NAME")]
     rail: String,
-    /// The W3C trace context of who asks for it, which the dispatch goes on with where the relayer draws spans
+    /// W3C trace context (traceparent) that the dispatch continues
     #[arg(long, value_name = "CONTEXT", value_parser = traceparent)]
     traceparent: Option<Context>,
     #[command(flatten)]
     payload: Source,
     #[command(flatten)]
-    form: Form,
+    format: OutputFormat,
 }
 
 /// Where the payload comes from.
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 struct Source {
-    /// What the rail is given: a JSON object
+    /// Payload: a JSON object
     #[arg(long, value_name = "JSON")]
     payload: Option<String>,
-    /// The same from a file, or from stdin with -; at most 256 KiB
+    /// Read the payload from a file, or from stdin with -; at most 256 KiB
     #[arg(long, value_name = "FILE")]
     payload_file: Option<PathBuf>,
 }
 
 impl Arguments {
-    pub(crate) async fn run(self, database: &Database) -> Result<Answer, Failure> {
-        let instruction = Instruction {
-            instruction_id: self.instruction,
-            participant_id: self.participant,
-            idempotency_key: self.key,
-            rail_type: self.rail,
-            payload: self.payload.read()?,
-        };
+    pub(crate) async fn run(self, database: &Database) -> Result<ExitStatus, Failure> {
+        let instruction =
+            Instruction::new(self.instruction, self.participant, self.key, self.rail, self.payload.read()?);
         let mut client = database.connect().await?;
         let enqueued = match self.traceparent {
             None => producer::enqueue(&client, &instruction).await?,
@@ -82,15 +78,15 @@ impl Arguments {
                 enqueued
             }
         };
-        self.form.print(&enqueued, || {
+        self.format.print(&enqueued, || {
             format!(
                 "outbox id  {}\nsequence   {}\nreplayed   {}\n",
                 enqueued.outbox_id,
                 enqueued.sequence_id,
-                if enqueued.replayed { "yes: the key was known already, nothing new was made" } else { "no" },
+                if enqueued.replayed { "yes: the key was enqueued before, no new outbox" } else { "no" },
             )
         })?;
-        Ok(Answer::Yes)
+        Ok(ExitStatus::Success)
     }
 }
 
@@ -110,9 +106,9 @@ impl Source {
             (None, None) => return Err(Failure::usage("give --payload or --payload-file")),
         };
         serde_json::from_str(&text).map_err(|error| {
-            // Where, but not what: a payload is nobody's to see.
+            // The position, but not the text: payloads are never printed.
             Failure::usage(format!("the payload is not JSON: line {}, column {}", error.line(), error.column()))
-                .hint("it is a JSON object, such as '{\"amount\":\"12.50\"}'")
+                .hint("write a JSON object, such as '{\"amount\":\"12.50\"}'")
         })
     }
 }
@@ -123,13 +119,13 @@ fn open(path: &Path) -> Result<File, Failure> {
 
 fn bounded(source: impl Read, name: &str) -> Result<String, Failure> {
     let mut text = String::new();
-    let read = source.take(LIMIT + 1).read_to_string(&mut text);
+    let read = source.take(MAX_PAYLOAD_BYTES + 1).read_to_string(&mut text);
     let read = read.map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
-    if u64::try_from(read).is_ok_and(|read| read <= LIMIT) {
+    if u64::try_from(read).is_ok_and(|read| read <= MAX_PAYLOAD_BYTES) {
         return Ok(text);
     }
-    Err(Failure::usage(format!("{name} holds more than {LIMIT} bytes, which is all that a payload may have"))
-        .hint("keep a large document in a table of your own, and its key in the payload"))
+    Err(Failure::usage(format!("{name} holds more than {MAX_PAYLOAD_BYTES} bytes, the limit of a payload"))
+        .hint("keep a large document in your own table, and its key in the payload"))
 }
 
 #[cfg(test)]
@@ -140,13 +136,13 @@ mod tests {
     fn no_more_is_read_than_a_payload_may_have() {
         assert_eq!(bounded("{}".as_bytes(), "a file").unwrap(), "{}");
         let endless = io::repeat(b' ');
-        assert!(bounded(endless, "stdin").unwrap_err().in_full().contains("more than 262144 bytes"));
+        assert!(bounded(endless, "stdin").unwrap_err().render().contains("more than 262144 bytes"));
     }
 
     #[test]
     fn what_is_not_json_is_refused_without_being_shown() {
         let source = Source { payload: Some("{\"iban\": DE02}".into()), payload_file: None };
-        let refusal = source.read().unwrap_err().in_full();
+        let refusal = source.read().unwrap_err().render();
         assert!(refusal.contains("column 10") && !refusal.contains("DE02"), "{refusal}");
     }
 }

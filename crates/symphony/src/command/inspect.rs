@@ -1,13 +1,13 @@
-//! `symphony inspect`: the whole story of an instruction, over all of its outboxes.
+//! `symphony inspect`: the history of an instruction, over all of its outboxes.
 
 mod timeline;
 
 use std::collections::BTreeSet;
 
 use serde::Serialize;
-use symphony_outbox::{
+use symphony_db::{
     OutboxId,
-    payment::reading::{self, Event, Operation, Pending},
+    payment::reader::{self, Operation, Pending, TimelineEvent},
 };
 pub(super) use timeline::text;
 use tokio_postgres::Client;
@@ -15,68 +15,69 @@ use tokio_postgres::Client;
 use super::with_examples;
 use crate::{
     database::Database,
-    failure::{Answer, Failure},
-    output::Form,
+    failure::{ExitStatus, Failure},
+    output::OutputFormat,
 };
 
-/// Tell the whole story of an instruction: every attempt, and what people did
+/// Show the history of an instruction: every attempt, lease and operation
 ///
-/// Over all of its outboxes, in order, in UTC. A payload is never shown. Needs a login with one of the roles
-/// symphony_readonly, symphony_auditor and symphony_operator.
+/// All of its outboxes, in order, in UTC. Payloads are never shown. Needs a login with the role symphony_readonly,
+/// symphony_auditor or symphony_operator.
 #[derive(clap::Args)]
 #[command(after_help = with_examples(
     "  symphony inspect pay-1\n  symphony inspect 0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f --json",
 ))]
 pub(crate) struct Arguments {
-    /// An outbox id or an instruction id
+    /// Outbox id or instruction id
     #[arg(value_name = "ID")]
     id: String,
     #[command(flatten)]
-    form: Form,
+    format: OutputFormat,
 }
 
-/// What is known of one instruction.
+/// The history of one instruction.
 #[derive(Serialize)]
-pub(super) struct Story {
+pub(super) struct InstructionHistory {
     pub(super) instruction_id: String,
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<TimelineEvent>,
     pub(super) operations: Vec<Operation>,
-    /// What its outboxes are doing now that have not ended.
+    /// The current state of its pending outboxes.
     pub(super) pending: Vec<Pending>,
 }
 
 impl Arguments {
-    pub(crate) async fn run(self, database: &Database) -> Result<Answer, Failure> {
+    pub(crate) async fn run(self, database: &Database) -> Result<ExitStatus, Failure> {
         let client = database.connect().await?;
-        let story = read(&client, &self.id).await?.ok_or_else(|| {
-            Failure::no(format!(
+        let history = read(&client, &self.id).await?.ok_or_else(|| {
+            Failure::new(format!(
                 "there is no outbox and no instruction with the id {:?} in this database",
                 self.id
             ))
+            .hint("check the id, and that the database is the right one")
         })?;
-        self.form.print(&story, || text(&story))?;
-        Ok(Answer::Yes)
+        self.format.print(&history, || text(&history))?;
+        Ok(ExitStatus::Success)
     }
 }
 
-/// The story of whatever has this id.
-pub(super) async fn read(client: &Client, id: &str) -> Result<Option<Story>, Failure> {
-    // An instruction may be named by a UUID as well, so an id that is no outbox is tried as that.
+/// Reads the history of the outbox or the instruction with this id.
+pub(super) async fn read(client: &Client, id: &str) -> Result<Option<InstructionHistory>, Failure> {
+    // An instruction id may be a UUID as well, so an id without an outbox is read as an instruction id.
     let of_outbox = match id.parse::<OutboxId>() {
-        Ok(outbox_id) => reading::story(client, outbox_id).await?,
+        Ok(outbox_id) => reader::timeline(client, outbox_id).await?,
         Err(_) => Vec::new(),
     };
     let instruction_id = of_outbox.first().map_or(id, |event| event.instruction_id.as_str()).to_owned();
-    let events = reading::story_of_instruction(client, &instruction_id).await?;
+    let events = reader::instruction_timeline(client, &instruction_id).await?;
     if events.is_empty() {
         return Ok(None);
     }
     let (mut operations, mut pending) = (Vec::new(), Vec::new());
     for outbox_id in events.iter().map(|event| event.outbox_id).collect::<BTreeSet<_>>() {
-        // A redrive belongs to two outboxes and is told once, with the one that it was done to.
-        let done = reading::operations(client, outbox_id).await?;
+        // A redrive belongs to two outboxes; it is listed once, with the dead letter.
+        let done = reader::operations(client, outbox_id).await?;
         operations.extend(done.into_iter().filter(|operation| operation.outbox_id == Some(outbox_id)));
-        pending.extend(reading::pending(client, outbox_id).await?);
+        pending.extend(reader::pending(client, outbox_id).await?);
     }
-    Ok(Some(Story { instruction_id, events, operations, pending }))
+    Ok(Some(InstructionHistory { instruction_id, events, operations, pending }))
 }

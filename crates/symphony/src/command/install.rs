@@ -1,31 +1,31 @@
-//! `symphony install`: creates the schema, or brings it to what this build carries.
+//! `symphony install`: creates the schema, or migrates it to this build's version.
 
 use std::time::Duration;
 
 use serde::Serialize;
-use symphony_outbox::schema::{self, Lane, install::Installed, lock::LOCK_TIMEOUT};
+use symphony_db::schema::{self, Lane, install::Installed, lock::LOCK_TIMEOUT};
 
 use super::with_examples;
 use crate::{
     database::Database,
-    failure::{Answer, Failure},
-    output::{self, Form},
+    failure::{ExitStatus, Failure},
+    output::{self, OutputFormat},
 };
 
-/// Create the schema in a database, or bring it to what this build carries
+/// Create the schema in a database, or migrate it to this build's version
 ///
-/// Everything happens in one transaction: it is all there afterwards, or nothing was changed. A database that is
-/// current already is not touched, so this may run at every deployment and by several at once. It needs a
-/// superuser, or a user with CREATEROLE and CREATE on the database, or one whom a DBA has granted symphony_control.
+/// Runs in one transaction, and changes nothing if the schema is current: run it at every deployment, also
+/// concurrently. Needs a superuser, a user with CREATEROLE and CREATE on the database, or a member of
+/// symphony_control.
 #[derive(clap::Args)]
 #[command(after_help = with_examples(
     "  symphony install\n  symphony install --print > symphony.sql   # for a DBA to read, and to run with psql",
 ))]
 pub(crate) struct Arguments {
-    /// Install this lane, payment, event or metadata; may be repeated; all of them unless given
+    /// Install this lane (payment, event or metadata) instead of all; may be repeated
     #[arg(long = "lane", value_name = "LANE")]
     lanes: Vec<Lane>,
-    /// Wait at most so many seconds, 1 to 3600, for another install, and again for tables that others use
+    /// Lock timeout, 1 to 3600: for a concurrent install, and again for tables in use
     #[arg(long, value_name = "SECONDS", default_value_t = LOCK_TIMEOUT.as_secs(),
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     lock_timeout: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with = "json")]
     print: bool,
     #[command(flatten)]
-    form: Form,
+    format: OutputFormat,
 }
 
 #[derive(Serialize)]
@@ -44,12 +44,12 @@ struct Report {
 }
 
 impl Arguments {
-    pub(crate) async fn run(self, database: &Database) -> Result<Answer, Failure> {
+    pub(crate) async fn run(self, database: &Database) -> Result<ExitStatus, Failure> {
         let lanes = if self.lanes.is_empty() { Lane::ALL.to_vec() } else { self.lanes };
         let limit = Duration::from_secs(self.lock_timeout);
         if self.print {
-            output::line(&schema::script::script_within(&lanes, limit))?;
-            return Ok(Answer::Yes);
+            output::print_line(&schema::script::script_within(&lanes, limit))?;
+            return Ok(ExitStatus::Success);
         }
         let mut client = database.open().await?;
         let (result, words) = match schema::install::install_within(&mut client, &lanes, limit).await? {
@@ -58,9 +58,9 @@ impl Arguments {
         };
         let report =
             Report { result, schema_version: schema::VERSION, lanes: lanes.iter().map(|l| l.name()).collect() };
-        self.form.print(&report, || {
+        self.format.print(&report, || {
             format!("{words}: schema version {}, lanes: {}", report.schema_version, report.lanes.join(", "))
         })?;
-        Ok(Answer::Yes)
+        Ok(ExitStatus::Success)
     }
 }

@@ -1,4 +1,4 @@
-//! `symphony man`: the manual, made from the same words as `--help`.
+//! `symphony man`: manual pages, generated from `--help`.
 
 use std::{fs, io, path::PathBuf};
 
@@ -7,38 +7,38 @@ use clap_mangen::Man;
 
 use super::{Cli, with_examples};
 use crate::{
-    failure::{Answer, Failure},
+    failure::{ExitStatus, Failure},
     output,
 };
 
-/// Print the manual page, or write those of every command to a folder; needs no database
+/// Print the manual page, or write the pages of all commands to a folder; needs no database
 #[derive(clap::Args)]
 #[command(after_help = with_examples(
     "  symphony man | man -l -\n  symphony man --to ~/.local/share/man/man1 && man symphony-status",
 ))]
 pub(crate) struct Arguments {
-    /// Write a page for each command to this folder, which is made if it is not there
+    /// Write a page per command to this folder, and create it if needed
     #[arg(long, value_name = "FOLDER")]
     to: Option<PathBuf>,
 }
 
 impl Arguments {
-    pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        // Built, every command knows its whole name and the options that all of them have.
+    pub(crate) fn run(&self) -> Result<ExitStatus, Failure> {
+        // Only a built command knows its full name and the global options.
         let mut program = Cli::command().disable_help_subcommand(true);
         program.build();
         let Some(folder) = &self.to else {
-            let page = page(&program).map_err(|error| Failure::because("the page cannot be made", error))?;
-            output::line(&String::from_utf8_lossy(&page))?;
-            return Ok(Answer::Yes);
+            let page = page(&program).map_err(|error| Failure::because("cannot render the manual page", error))?;
+            output::print_line(&String::from_utf8_lossy(&page))?;
+            return Ok(ExitStatus::Success);
         };
         let mut pages = Vec::new();
         write(&program, folder, &mut pages).map_err(|error| {
             Failure::because(format!("cannot write pages to {}", folder.display()), error)
-                .hint("name a folder that you may write in")
+                .hint("name a folder that you may write to")
         })?;
-        output::line(&pages.join("\n"))?;
-        Ok(Answer::Yes)
+        output::print_line(&pages.join("\n"))?;
+        Ok(ExitStatus::Success)
     }
 }
 
@@ -48,7 +48,7 @@ fn write(command: &Command, folder: &PathBuf, pages: &mut Vec<String>) -> io::Re
     let path = folder.join(format!("{}.1", name(command)));
     fs::write(&path, page(command)?)?;
     pages.push(path.display().to_string());
-    // What is hidden is for this program alone.
+    // Hidden commands are started by this program alone.
     let mut shown = command.get_subcommands().filter(|below| !below.is_hide_set());
     shown.try_for_each(|below| write(below, folder, pages))
 }
@@ -59,7 +59,7 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// As the page is called: symphony-dlq-list.
+/// The name of the page, such as symphony-dlq-list.
 fn name(command: &Command) -> String {
     command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned()
 }

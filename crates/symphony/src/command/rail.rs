@@ -1,22 +1,22 @@
-//! `symphony rail`: the rails and their policies.
+//! `symphony rail`: lists and changes rails and their policies.
 
 use std::str::FromStr;
 
-use symphony_outbox::error::OperateError;
-use symphony_outbox::payment::{Change, OnUnknown, Rail, RailPolicy, operator, reading};
+use symphony_db::error::OperateError;
+use symphony_db::payment::{Change, OnUnknown, Rail, RailPolicy, operator, reader};
 use tokio_postgres::Client;
 
-use super::{warrant::Warrant, with_examples};
+use super::{audit_context::AuditContext, with_examples};
 use crate::{
     database::Database,
-    failure::{Answer, Failure},
-    output::Form,
+    failure::{ExitStatus, Failure},
+    output::OutputFormat,
     table::Table,
 };
 
 /// List, register, change, pause, resume and retire rails
 ///
-/// To list needs a login with the role symphony_readonly, all else one with symphony_operator.
+/// list needs a login with the role symphony_readonly; the other commands need symphony_operator.
 #[derive(clap::Args)]
 #[command(after_help = with_examples(
     "  symphony rail list\n  \
@@ -34,13 +34,13 @@ enum Action {
     /// List the rails and their policies
     #[command(after_help = with_examples("  symphony rail list --json"))]
     List {
-        /// Show rails that were retired too
+        /// Include retired rails
         #[arg(long)]
         all: bool,
         #[command(flatten)]
-        form: Form,
+        format: OutputFormat,
     },
-    /// Register a rail, so that payments can be enqueued to it; what is not given takes its default
+    /// Register a rail, so that producers can enqueue to it; options that are not given take their defaults
     #[command(after_help = with_examples(
         "  symphony rail add sepa --max-attempts 8 --ordered true --actor ana --reason 'go-live'",
     ))]
@@ -50,21 +50,21 @@ enum Action {
         #[command(flatten)]
         policy: Policy,
         #[command(flatten)]
-        warrant: Warrant,
+        audit_context: AuditContext,
         #[command(flatten)]
-        form: Form,
+        format: OutputFormat,
     },
-    /// Retire a rail without pending payments: nothing more can be enqueued to it, and its history stays
+    /// Retire a rail without pending payments: producers can no longer enqueue to it; its history stays
     #[command(after_help = with_examples("  symphony rail retire sepaa --actor ana --reason 'mistyped'"))]
     Retire {
         /// The rail
         name: String,
         #[command(flatten)]
-        warrant: Warrant,
+        audit_context: AuditContext,
         #[command(flatten)]
-        form: Form,
+        format: OutputFormat,
     },
-    /// Change the policy of a registered rail; what is not given stays as it is
+    /// Change the policy of a registered rail; options that are not given keep their values
     #[command(after_help = with_examples(
         "  symphony rail set sepa --max-attempts 8 --max-in-flight none --actor ana --reason 'go-live'",
     ))]
@@ -74,58 +74,58 @@ enum Action {
         #[command(flatten)]
         policy: Policy,
         #[command(flatten)]
-        warrant: Warrant,
+        audit_context: AuditContext,
         #[command(flatten)]
-        form: Form,
+        format: OutputFormat,
     },
-    /// Stop handing out the work of a rail; what is under a lease goes on to its end
+    /// Pause a rail: relayers stop claiming its payments; dispatches that hold a lease continue
     #[command(after_help = with_examples("  symphony rail pause sepa --actor ana --reason 'the bank is down'"))]
     Pause {
         /// The rail
         name: String,
         #[command(flatten)]
-        warrant: Warrant,
+        audit_context: AuditContext,
         #[command(flatten)]
-        form: Form,
+        format: OutputFormat,
     },
-    /// Hand out the work of a rail again
+    /// Resume a paused rail
     #[command(after_help = with_examples("  symphony rail resume sepa --actor ana --reason 'the bank is back'"))]
     Resume {
         /// The rail
         name: String,
         #[command(flatten)]
-        warrant: Warrant,
+        audit_context: AuditContext,
         #[command(flatten)]
-        form: Form,
+        format: OutputFormat,
     },
 }
 
 #[derive(clap::Args)]
 struct Policy {
-    /// Attempts after which a payment goes to people, 1 to 20
+    /// Attempts before a payment becomes a dead letter, 1 to 20
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
-    /// Delay after the first failed attempt; each further one doubles it
+    /// Backoff after the first failed attempt; doubles with each further one
     #[arg(long, value_name = "SECONDS")]
     backoff_base: Option<u32>,
-    /// The longest delay that doubling can reach
+    /// Maximum backoff
     #[arg(long, value_name = "SECONDS")]
     backoff_cap: Option<u32>,
-    /// Whether the instructions of one participant leave strictly in sequence
+    /// Ordered rail (FIFO): dispatch each participant's payments strictly in sequence
     #[arg(long, value_name = "true|false")]
     ordered: Option<bool>,
-    /// Most payments under way at one time, over all workers; none: no cap
+    /// In-flight limit over all relayers; none: no limit
     #[arg(long, value_name = "N|none")]
     max_in_flight: Option<NumberOrNone>,
-    /// What to do when nobody knows whether it paid: ask the rail, send again, or leave it to people
+    /// After an unknown outcome: inquire at the rail, resend, or stop and make it a dead letter
     #[arg(long, value_name = "INQUIRE|RESEND|STOP")]
     on_unknown: Option<OnUnknown>,
-    /// How long the rail remembers an idempotency key; none: for ever
+    /// How long the rail remembers an idempotency key; none: forever
     #[arg(long, value_name = "SECONDS|none")]
     key_memory: Option<NumberOrNone>,
 }
 
-/// The value of an option that can be cleared.
+/// A number, or `none` to clear the setting.
 #[derive(Clone, Copy)]
 struct NumberOrNone(Option<u32>);
 
@@ -162,44 +162,44 @@ impl From<Policy> for RailPolicy {
 }
 
 impl Arguments {
-    pub(crate) async fn run(self, database: &Database) -> Result<Answer, Failure> {
+    pub(crate) async fn run(self, database: &Database) -> Result<ExitStatus, Failure> {
         let client = database.connect().await?;
-        let (form, rail) = match self.action {
-            Action::List { all, form } => {
-                let mut rails = reading::rails(&client).await?;
+        let (format, rail) = match self.action {
+            Action::List { all, format } => {
+                let mut rails = reader::rails(&client).await?;
                 rails.retain(|rail| all || rail.is_registered());
-                form.print(&rails, || text(&rails))?;
-                return Ok(Answer::Yes);
+                format.print(&rails, || text(&rails))?;
+                return Ok(ExitStatus::Success);
             }
-            Action::Add { name, policy, warrant, form } => {
-                let added = operator::register_rail(&client, &name, &policy.into(), warrant.given()).await;
-                (form, known(&client, &name, added).await?)
+            Action::Add { name, policy, audit_context, format } => {
+                let added = operator::register_rail(&client, &name, &policy.into(), audit_context.given()).await;
+                (format, or_suggest(&client, &name, added).await?)
             }
-            Action::Set { name, policy, warrant, form } => {
-                let set = operator::set_rail(&client, &name, &policy.into(), warrant.given()).await;
-                (form, known(&client, &name, set).await?)
+            Action::Set { name, policy, audit_context, format } => {
+                let set = operator::set_rail(&client, &name, &policy.into(), audit_context.given()).await;
+                (format, or_suggest(&client, &name, set).await?)
             }
-            Action::Retire { name, warrant, form } => {
-                let retired = operator::retire(&client, &name, warrant.given()).await;
-                (form, known(&client, &name, retired).await?)
+            Action::Retire { name, audit_context, format } => {
+                let retired = operator::retire(&client, &name, audit_context.given()).await;
+                (format, or_suggest(&client, &name, retired).await?)
             }
-            Action::Pause { name, warrant, form } => {
-                let paused = operator::pause(&client, &name, warrant.given()).await;
-                (form, known(&client, &name, paused).await?)
+            Action::Pause { name, audit_context, format } => {
+                let paused = operator::pause(&client, &name, audit_context.given()).await;
+                (format, or_suggest(&client, &name, paused).await?)
             }
-            Action::Resume { name, warrant, form } => {
-                let resumed = operator::resume(&client, &name, warrant.given()).await;
-                (form, known(&client, &name, resumed).await?)
+            Action::Resume { name, audit_context, format } => {
+                let resumed = operator::resume(&client, &name, audit_context.given()).await;
+                (format, or_suggest(&client, &name, resumed).await?)
             }
         };
-        form.print(&rail, || text(std::slice::from_ref(&rail)))?;
-        Ok(Answer::Yes)
+        format.print(&rail, || text(std::slice::from_ref(&rail)))?;
+        Ok(ExitStatus::Success)
     }
 }
 
-/// A refusal because the rail is not registered names the one that may have been meant.
-async fn known(client: &Client, name: &str, answer: Result<Rail, OperateError>) -> Result<Rail, Failure> {
-    let error = match answer {
+/// Adds the nearest registered name to the error of an unknown rail.
+async fn or_suggest(client: &Client, name: &str, result: Result<Rail, OperateError>) -> Result<Rail, Failure> {
+    let error = match result {
         Ok(rail) => return Ok(rail),
         Err(error) => error,
     };
@@ -208,18 +208,18 @@ async fn known(client: &Client, name: &str, answer: Result<Rail, OperateError>) 
     if !unknown {
         return Err(failure);
     }
-    // Who may act may also read; if not, the refusal is told without a guess.
-    let rails = reading::rails(client).await.unwrap_or_default();
+    // An operator may also read rails; if not, the error has no suggestion.
+    let rails = reader::rails(client).await.unwrap_or_default();
     let names = rails.iter().filter(|rail| rail.is_registered()).map(|rail| rail.rail_type.as_str());
     Err(match nearest(name, names) {
         Some(near) => failure.hint(format!(
-            "did you mean {near}? See all with: symphony rail list; register another with: symphony rail add"
+            "did you mean {near}? List the rails with: symphony rail list; register one with: symphony rail add"
         )),
         None => failure,
     })
 }
 
-/// The name that this one is most likely a mistyped form of.
+/// The registered name within two typing errors of this one.
 fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let close = |other: &&str| strsim::damerau_levenshtein(name, other) <= 2 && other.len() > 2;
     names.filter(close).min_by_key(|other| strsim::damerau_levenshtein(name, other))
@@ -248,9 +248,9 @@ fn text(rails: &[Rail]) -> String {
             rail.max_attempts.to_string(),
             format!("{}s to {}s", rail.backoff_base_seconds, rail.backoff_cap_seconds),
             yes_or_no(rail.ordered),
-            rail.max_in_flight.map_or_else(|| "no cap".to_owned(), |cap| cap.to_string()),
+            rail.max_in_flight.map_or_else(|| "no limit".to_owned(), |limit| limit.to_string()),
             rail.on_unknown.to_string(),
-            rail.key_memory_seconds.map_or_else(|| "for ever".to_owned(), |seconds| format!("{seconds}s")),
+            rail.key_memory_seconds.map_or_else(|| "forever".to_owned(), |seconds| format!("{seconds}s")),
             if rail.is_registered() { yes_or_no(rail.paused) } else { "retired".to_owned() },
             rail.updated_by.clone(),
         ]);

@@ -1,45 +1,45 @@
-//! `symphony repair`: one pass over leases that expired, by hand.
+//! `symphony repair`: requeues payments whose lease has expired.
 
-use symphony_outbox::payment::worker;
-use symphony_outbox::{BatchSize, WorkerId};
+use symphony_db::payment::worker;
+use symphony_db::{BatchSize, WorkerId};
 
 use super::with_examples;
 use crate::{
     database::Database,
-    failure::{Answer, Failure},
-    output::Form,
+    failure::{ExitStatus, Failure},
+    output::OutputFormat,
     progress,
     table::Table,
 };
 
-/// Give back the rows of workers that were not heard of again
+/// Requeue payments whose lease has expired
 ///
-/// What every relayer does by itself once a minute. Each lease that expired gets its row in the ledger; its instruction is
-/// due again, or goes to people at the rail's last attempt. Needs a login with the role symphony_executor.
+/// Every relayer does so once a minute. Each expired lease gets its row in the ledger. Its payment is due again, or
+/// becomes a dead letter after the rail's max_attempts. Needs a login with the role symphony_executor.
 #[derive(clap::Args)]
 #[command(after_help = with_examples("  symphony repair\n  symphony repair --json | jq length"))]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    form: Form,
+    format: OutputFormat,
 }
 
 impl Arguments {
-    pub(crate) async fn run(self, database: &Database) -> Result<Answer, Failure> {
+    pub(crate) async fn run(self, database: &Database) -> Result<ExitStatus, Failure> {
         let client = database.connect().await?;
         let worker: WorkerId = format!("repair-{}", std::process::id()).as_str().into();
         let mut repaired = Vec::new();
         loop {
-            let pass = worker::repair(&client, &worker, BatchSize::MOST).await?;
-            let more = pass.len() >= usize::from(BatchSize::MOST.get());
+            let pass = worker::repair(&client, &worker, BatchSize::MAX).await?;
+            let more = pass.len() >= usize::from(BatchSize::MAX.get());
             repaired.extend(pass);
             if !more {
                 break;
             }
-            progress::say(&format!("{} leases so far", repaired.len()));
+            progress::show(&format!("{} expired leases so far", repaired.len()));
         }
-        progress::done();
-        self.form.print(&repaired, || text(&repaired))?;
-        Ok(Answer::Yes)
+        progress::clear();
+        self.format.print(&repaired, || text(&repaired))?;
+        Ok(ExitStatus::Success)
     }
 }
 

@@ -1,32 +1,32 @@
-//! `symphony token`: makes a token for the console.
+//! `symphony token`: generates an access token for the console.
 
 use serde::Serialize;
+use symphony_console::access::generate_token;
 
 use super::with_examples;
 use crate::{
-    console::access,
-    failure::{Answer, Failure},
-    output::Form,
+    failure::{ExitStatus, Failure},
+    output::OutputFormat,
 };
 
-/// Make a token for the API and the dashboard of symphony run
+/// Generate an access token for the API and the dashboard of symphony run
 ///
-/// The token is shown once and kept nowhere: hand it to whoever is to use it. The settings hold its hash.
+/// The token is printed once and stored nowhere: pass it to its user. The settings hold its hash.
 #[derive(clap::Args)]
 #[command(after_help = with_examples("  symphony token ana --scope operate\n  symphony token grafana"))]
 pub(crate) struct Arguments {
-    /// Whose it is: the name that the log of operations shows
+    /// Name of its user, as the audit log shows it
     #[arg(value_name = "NAME")]
     name: String,
-    /// What it allows; may be repeated
+    /// Scope of the token; may be repeated
     #[arg(long = "scope", value_name = "read|operate|audit", value_parser = ["read", "operate", "audit"], default_value = "read")]
     scopes: Vec<String>,
     #[command(flatten)]
-    form: Form,
+    format: OutputFormat,
 }
 
 #[derive(Serialize)]
-struct Minted {
+struct NewToken {
     name: String,
     token: String,
     hash: String,
@@ -34,22 +34,22 @@ struct Minted {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> Result<Answer, Failure> {
-        let (token, hash) = access::mint()?;
-        let minted = Minted { name: self.name, token, hash, scopes: self.scopes };
-        self.form.print(&minted, || {
-            // Written as TOML and as JSON alike.
+    pub(crate) fn run(self) -> Result<ExitStatus, Failure> {
+        let (token, hash) = generate_token()?;
+        let new = NewToken { name: self.name, token, hash, scopes: self.scopes };
+        self.format.print(&new, || {
+            // A JSON string is also a TOML string.
             let quoted = |text: &str| serde_json::Value::from(text).to_string();
-            let scopes: Vec<_> = minted.scopes.iter().map(|scope| quoted(scope)).collect();
+            let scopes: Vec<_> = new.scopes.iter().map(|scope| quoted(scope)).collect();
             format!(
                 "{}\n\nThat is the token; it is not shown again. Add this to the settings:\n\n\
                  [[console.tokens]]\nname = {}\nhash = {}\nscopes = [{}]",
-                minted.token,
-                quoted(&minted.name),
-                quoted(&minted.hash),
+                new.token,
+                quoted(&new.name),
+                quoted(&new.hash),
                 scopes.join(", ")
             )
         })?;
-        Ok(Answer::Yes)
+        Ok(ExitStatus::Success)
     }
 }

@@ -1,35 +1,36 @@
-//! `symphony verify`: compares a database with what this build makes.
+//! `symphony verify`: compares a database's schema with this build's.
 
 use serde::Serialize;
-use symphony_outbox::schema::{self, Lane, install::installed_lanes, verify::Difference};
+use symphony_db::schema::{self, Lane, install::installed_lanes, verify::Difference};
 
 use super::with_examples;
 use crate::{
-    complain,
     database::Database,
-    failure::{Answer, Failure},
-    output::{Form, plain},
+    eprint_redacted,
+    failure::{ExitStatus, Failure},
+    output::OutputFormat,
 };
+use symphony_console::sanitize::plain;
 
-/// Compare the schema in a database with what this build makes, and name every difference
+/// Compare the schema in a database with this build's, and list every difference (drift)
 ///
-/// Tables, columns, constraints, indexes, triggers, functions, views, owners, rights, roles, settings, replication, and what
-/// outside of the schema reaches into it. Reads the catalogue, which any login may do, and with a role of Symphony's also
-/// which migrations were applied.
+/// Compares tables, columns, constraints, indexes, triggers, functions, views, owners, rights, roles, settings,
+/// replication, and objects outside of the schema that reach into it. Any login may read the catalogue; a login with
+/// one of Symphony's roles also compares the applied migrations.
 ///
-/// An error changes what can happen, or who can read or write: exit code 1, and no relayer starts. A warning does not: exit
-/// code 0 unless --strict is given.
+/// An error changes behaviour or rights: exit code 1, and no relayer starts. A warning does not: exit code 0 unless
+/// --strict is given.
 #[derive(clap::Args)]
 #[command(after_help = with_examples("  symphony verify && echo 'a relayer would start'\n  symphony verify --strict --json"))]
 pub(crate) struct Arguments {
-    /// Verify this lane, payment, event or metadata; may be repeated; those that are installed unless given
+    /// Verify this lane (payment, event or metadata) instead of all installed ones; may be repeated
     #[arg(long = "lane", value_name = "LANE")]
     lanes: Vec<Lane>,
     /// Exit with 1 on warnings too
     #[arg(long)]
     strict: bool,
     #[command(flatten)]
-    form: Form,
+    format: OutputFormat,
 }
 
 #[derive(Serialize)]
@@ -44,16 +45,16 @@ struct Report {
     not_checked: Vec<&'static str>,
 }
 
-/// What a login without any right cannot know.
+/// What a login without one of Symphony's roles cannot read.
 const MIGRATIONS: &str = "which migrations were applied: needs a login with one of the roles symphony_readonly, symphony_auditor, \
      symphony_operator and symphony_executor";
 
 impl Arguments {
-    pub(crate) async fn run(self, database: &Database) -> Result<Answer, Failure> {
+    pub(crate) async fn run(self, database: &Database) -> Result<ExitStatus, Failure> {
         let mut client = database.open().await?;
         let lanes = if self.lanes.is_empty() {
             let asked = installed_lanes(&client).await;
-            asked.map_err(|error| Failure::database("the database could not be asked", error))?
+            asked.map_err(|error| Failure::database("the query failed", error))?
         } else {
             self.lanes
         };
@@ -69,12 +70,12 @@ impl Arguments {
             differences,
             not_checked: if readable { Vec::new() } else { vec![MIGRATIONS] },
         };
-        self.form.print(&report, || text(&report))?;
-        if !self.form.json {
-            report.not_checked.iter().for_each(|what| complain(&format!("not checked: {what}\n")));
+        self.format.print(&report, || text(&report))?;
+        if !self.format.json {
+            report.not_checked.iter().for_each(|what| eprint_redacted(&format!("not checked: {what}\n")));
         }
         let passes = report.errors == 0 && (report.clean || !self.strict);
-        Ok(if passes { Answer::Yes } else { Answer::No })
+        Ok(if passes { ExitStatus::Success } else { ExitStatus::CheckFailed })
     }
 }
 

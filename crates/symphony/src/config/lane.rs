@@ -1,24 +1,23 @@
-//! The section of a lane: what is its own, and how its engine works.
+//! The section of a lane: the settings that only this lane has, and the engine settings that all lanes share.
 //!
-//! Reads and names; whether a route leads anywhere is for [`Config`](super::Config), ranges are for the engine.
+//! It parses. [`Config`](super::Config) checks that routes name an existing sink or store; the engine checks ranges.
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use symphony_relay::event::order::Order;
 use symphony_relay::{Settings, breaker};
 use toml::Value;
 
-use super::WayOut;
+use super::DestinationSection;
 
-/// The payment lane. What does not exist was refused before: the example says which names there are.
+/// The payment lane. [`Config`](super::Config) has already refused unknown names.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Payment {
     #[serde(deserialize_with = "whole_seconds")]
     pub(crate) lease: Duration,
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "parse_duration")]
     pub(super) repair_every: Duration,
     pub(crate) unserved_rails: UnservedRails,
 }
@@ -35,50 +34,51 @@ pub(crate) struct Event {
 /// The metadata lane.
 #[derive(Debug, Deserialize)]
 pub(super) struct Metadata {
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "parse_duration")]
     pub(super) repair_every: Duration,
     pub(super) routes: Vec<StoreRoute>,
 }
 
-/// A lane's section: what is its own, and how its engine works.
+/// A lane's section: its own settings and those of its engine.
 #[derive(Debug)]
-pub(crate) struct Paced<T> {
+pub(crate) struct LaneSection<T> {
     pub(crate) own: T,
-    pub(super) pace: Pace,
+    pub(super) engine: EngineSection,
 }
 
-/// Each reads what it knows. Serde's own way to put two into one forgets which setting was wrong.
-impl<'de, T: DeserializeOwned> Deserialize<'de> for Paced<T> {
+/// Parses the section twice, once for each part: `#[serde(flatten)]` would lose the name of a wrong setting.
+impl<'de, T: DeserializeOwned> Deserialize<'de> for LaneSection<T> {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         let section = Value::deserialize(source)?;
         let own =
             T::deserialize(section.clone()).map_err(|error| D::Error::custom(error.to_string().trim_end()))?;
-        let pace = Pace::deserialize(section).map_err(|error| D::Error::custom(error.to_string().trim_end()))?;
-        Ok(Self { own, pace })
+        let engine =
+            EngineSection::deserialize(section).map_err(|error| D::Error::custom(error.to_string().trim_end()))?;
+        Ok(Self { own, engine })
     }
 }
 
-/// How a lane's engine works.
+/// The engine settings that every lane has.
 #[derive(Debug, Deserialize)]
-pub(super) struct Pace {
+pub(super) struct EngineSection {
     slots: usize,
-    batch: usize,
-    #[serde(deserialize_with = "time")]
-    poll: Duration,
-    #[serde(deserialize_with = "time")]
-    window: Duration,
-    #[serde(deserialize_with = "time")]
-    gather: Duration,
-    #[serde(deserialize_with = "time")]
+    max_batch: usize,
+    #[serde(deserialize_with = "parse_duration")]
+    poll_interval: Duration,
+    #[serde(deserialize_with = "parse_duration")]
+    debounce: Duration,
+    #[serde(deserialize_with = "parse_duration")]
+    flush_interval: Duration,
+    #[serde(deserialize_with = "parse_duration")]
     call_timeout: Duration,
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "parse_duration")]
     lease_margin: Duration,
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "parse_duration")]
     grace: Duration,
     breaker: Breaker,
 }
 
-/// Which sink gets an event.
+/// A route from events to a sink.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RouteSection {
@@ -88,7 +88,7 @@ pub(super) struct RouteSection {
     pub(super) destination: String,
 }
 
-/// Which store gets the metadata of an entity.
+/// A route from an entity type to a store.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StoreRoute {
@@ -96,11 +96,11 @@ pub(super) struct StoreRoute {
     pub(super) store: String,
 }
 
-/// What to do about a registered rail that has no section.
+/// What to do about a registered rail that has no section in the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum UnservedRails {
-    /// Say so, and let `run --check` fail: what is enqueued there waits until a relayer serves it.
+    /// Log a warning, and let `run --check` fail: payments on it wait until a relayer serves it.
     Warn,
     /// Another relayer serves it.
     Allow,
@@ -110,34 +110,35 @@ pub(crate) enum UnservedRails {
 #[serde(deny_unknown_fields)]
 struct Breaker {
     failures: u32,
-    #[serde(deserialize_with = "time")]
-    first_pause: Duration,
-    #[serde(deserialize_with = "time")]
-    longest_pause: Duration,
+    #[serde(deserialize_with = "parse_duration")]
+    open_for: Duration,
+    #[serde(deserialize_with = "parse_duration")]
+    max_open_for: Duration,
 }
 
-impl Pace {
-    pub(super) fn settings(&self, ways_out: &[WayOut]) -> Settings {
-        // A slow way out alone must not have all slots: the others would wait for its timeouts.
-        let share = (ways_out.len() > 1).then(|| (self.slots * 3 / 4).max(1));
+impl EngineSection {
+    pub(super) fn settings(&self, destinations: &[DestinationSection]) -> Settings {
+        // One slow destination must not take all slots: the others would wait for its timeouts.
+        let share = (destinations.len() > 1).then(|| (self.slots * 3 / 4).max(1));
         Settings {
             slots: self.slots,
-            route_slots: ways_out
+            route_slots: destinations
                 .iter()
-                .filter_map(|way| Some((way.name.clone(), way.slots.or(share)?)))
+                .filter_map(|section| Some((section.name.clone(), section.slots.or(share)?)))
                 .collect(),
-            batch: self.batch,
-            window: self.window,
-            // A build for tests can be told never to poll, to show that being woken is enough.
-            poll: Some(self.poll).filter(|poll| !(cfg!(feature = "fail-points") && poll.is_zero())),
-            gather: self.gather,
+            max_batch: self.max_batch,
+            debounce: self.debounce,
+            // A test build can switch polling off, to show that notifications are enough.
+            poll_interval: Some(self.poll_interval)
+                .filter(|poll| !(cfg!(feature = "fail-points") && poll.is_zero())),
+            flush_interval: self.flush_interval,
             call_timeout: self.call_timeout,
             lease_margin: self.lease_margin,
             grace: self.grace,
             breaker: breaker::Policy {
                 failures: self.breaker.failures,
-                first_pause: self.breaker.first_pause,
-                longest_pause: self.breaker.longest_pause,
+                open_for: self.breaker.open_for,
+                max_open_for: self.breaker.max_open_for,
             },
             ..Settings::default()
         }
@@ -148,22 +149,21 @@ fn order<'de, D: Deserializer<'de>>(source: D) -> Result<Order, D::Error> {
     match String::deserialize(source)?.as_str() {
         "held" => Ok(Order::Held),
         "aggregate" => Ok(Order::Aggregate),
-        _ => Err(D::Error::custom("must be an order: write \"held\" or \"aggregate\"")),
+        _ => Err(D::Error::custom("is not an order; write \"held\" or \"aggregate\"")),
     }
 }
 
-fn time<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
+fn parse_duration<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(source)?;
-    let wrong = || D::Error::custom("must be a time: write \"500ms\", \"30s\" or \"5m\"");
-    let length: SignedDuration = text.parse().map_err(|_| wrong())?;
-    Duration::try_from(length).map_err(|_| wrong())
+    let parsed = symphony_sinks::parse_duration(&text);
+    parsed.ok_or_else(|| D::Error::custom("must be a duration; write \"500ms\", \"30s\" or \"5m\""))
 }
 
-/// A time that the database counts in seconds: it would round what is in between, and nobody would be told.
+/// A duration that the database counts in seconds. A fraction is refused, because the database would round it silently.
 fn whole_seconds<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
-    let length = time(source)?;
+    let length = parse_duration(source)?;
     if length.subsec_nanos() == 0 {
         return Ok(length);
     }
-    Err(D::Error::custom(format!("{length:?} is not in whole seconds")))
+    Err(D::Error::custom(format!("{length:?} is not in whole seconds; write \"30s\" or \"5m\"")))
 }

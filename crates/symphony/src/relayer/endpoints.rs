@@ -1,4 +1,4 @@
-//! Health, readiness and metrics over HTTP, for machines on the same network, and beside them the console where there is one.
+//! The HTTP endpoints `/healthz`, `/readyz` and `/metrics`, and the console's routes where it shares their address.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,79 +12,79 @@ use axum::routing::get;
 use prometheus_client::encoding::text::encode_eof;
 use prometheus_client::encoding::text::encode_registry;
 use prometheus_client::registry::Registry;
+use symphony_console::server;
 use symphony_relay::stop::{StopMode, StopSignal};
 use tokio::net::TcpListener;
 
 use super::gauges::Gauges;
-use super::meter::LaneMeter;
+use super::metrics::LaneMetrics;
 use crate::failure::Failure;
-use crate::server;
 
-/// How long the database may say nothing before this process is not ready. An idle engine asks it twice a second, a
-/// busy one renews its leases several times as often as this.
-const SILENCE: Duration = Duration::from_secs(30);
+/// The process is not ready once the database has not answered for this long. An idle engine claims twice a second,
+/// and a busy one renews its leases several times within this timeout.
+const READINESS_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the endpoints show.
-pub(crate) struct Shown {
+/// The state that the endpoints report.
+pub(crate) struct EndpointState {
     pub(crate) registry: Registry,
-    /// One for each lane that is served.
-    pub(crate) meters: Vec<Arc<LaneMeter>>,
+    /// One per served lane.
+    pub(crate) meters: Vec<Arc<LaneMetrics>>,
     pub(crate) gauges: Gauges,
     pub(crate) stop: StopSignal,
 }
 
-/// Takes the address that this setting gives. Nothing is answered yet.
+/// Binds the address of this setting. Requests wait until the server runs.
 pub(crate) async fn bind(setting: &str, address: &str) -> Result<TcpListener, Failure> {
     server::listen(address).await.map_err(|error| {
         Failure::usage(format!("{setting}: cannot listen at {address}: {error}"))
-            .hint("give another address, port 0 for a free one, or \"\" for none")
+            .hint("set another address, port 0 for a free port, or \"\" to switch it off")
     })
 }
 
-/// The probes, and the console where it is at the same address.
-pub(crate) fn routes(shown: Shown, console: Option<Router>) -> Router {
+/// The routes of the endpoints, and of the console where it shares their address.
+pub(crate) fn routes(state: EndpointState, console: Option<Router>) -> Router {
     let console = console.unwrap_or_else(|| Router::new().route("/", get(no_console)));
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .with_state(Arc::new(shown))
+        .with_state(Arc::new(state))
         .merge(console)
 }
 
 async fn no_console() -> &'static str {
-    "There is no console at this address: see console.read_url and console.listen in the settings, and docs/console.md.\n"
+    "The console is not at this address: see console.read_url and console.listen in the settings, and docs/console.md.\n"
 }
 
-/// Where they are.
-pub(crate) fn place(listener: &TcpListener) -> Option<SocketAddr> {
+/// The address that a listener is bound to.
+pub(crate) fn local_address(listener: &TcpListener) -> Option<SocketAddr> {
     listener.local_addr().ok()
 }
 
-/// The process is there, and its loop is not stuck: this is answered by the same threads.
+/// The process is alive and its threads are not stuck: the engine's threads answer this request.
 async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Whether work that is committed now would be carried.
-async fn readyz(State(shown): State<Arc<Shown>>) -> Response {
-    if shown.stop.mode() != StopMode::Run {
+/// Ready: every lane's engine runs, and the database answers it.
+async fn readyz(State(state): State<Arc<EndpointState>>) -> Response {
+    if state.stop.mode() != StopMode::Run {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
     }
-    let silences: Option<Vec<_>> = shown.meters.iter().map(|meter| meter.silence()).collect();
-    match silences.and_then(|silences| silences.into_iter().max()) {
-        Some(silence) if silence < SILENCE => "ready\n".into_response(),
+    let ages: Option<Vec<_>> = state.meters.iter().map(|meter| meter.since_last_answer()).collect();
+    match ages.and_then(|ages| ages.into_iter().max()) {
+        Some(age) if age < READINESS_TIMEOUT => "ready\n".into_response(),
         Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n").into_response(),
         None => (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response(),
     }
 }
 
-async fn metrics(State(shown): State<Arc<Shown>>) -> Response {
+async fn metrics(State(state): State<Arc<EndpointState>>) -> Response {
     let mut text = String::new();
-    if encode_registry(&mut text, &shown.registry).is_err() {
+    if encode_registry(&mut text, &state.registry).is_err() {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     }
-    text.push_str(&shown.gauges.text().await);
+    text.push_str(&state.gauges.text().await);
     let _ = encode_eof(&mut text);
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], text).into_response()

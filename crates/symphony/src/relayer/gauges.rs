@@ -1,5 +1,6 @@
-//! What only the database knows: how much is pending, how old it is, how much is dead, and what time it is there. Asked when
-//! somebody looks, and not more often than every few seconds, whoever looks.
+//! Gauges that are read from the database at scrape time: pending rows, their age, dead letters, and the clock offset.
+//!
+//! Scrapes within a few seconds share one read, so that many scrapers do not load the database.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,21 +8,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use symphony_outbox::clock;
-use symphony_outbox::connect::Target;
-use symphony_outbox::error::Fault;
-use symphony_outbox::payment::reading::RailStatus;
-use symphony_outbox::schema::Lane;
-use symphony_outbox::{event, metadata, payment};
+use symphony_db::connect::Target;
+use symphony_db::error::DatabaseError;
+use symphony_db::payment::reader::RailStatus;
+use symphony_db::schema::Lane;
+use symphony_db::{clock, event, metadata, payment};
 use symphony_relay::lane::LaneError;
 use symphony_relay::session_pool::SessionPool;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-/// How long an answer is good for.
-const FRESH: Duration = Duration::from_secs(5);
-/// How long a look may take: who scrapes does not wait for ever.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a read is reused.
+const CACHE_TTL: Duration = Duration::from_secs(5);
+/// How long a read may take before the scrape continues without these gauges.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The gauges of the lanes that are served.
 #[derive(Debug)]
@@ -30,49 +30,49 @@ pub(crate) struct Gauges {
     lanes: Vec<Lane>,
     /// The rails that this process serves.
     rails: BTreeSet<String>,
-    seen: Mutex<Option<(Instant, String)>>,
+    cached: Mutex<Option<(Instant, String)>>,
 }
 
-/// What is known of a rail, or of a lane without rails.
+/// The values of one rail, or of a lane without rails.
 struct Row {
     labels: String,
-    /// Whether it is a rail without a section in this process; none for a lane without rails.
+    /// Whether this process has no section for the rail; none for a lane without rails.
     unserved: Option<bool>,
     pending: i64,
     due: i64,
-    /// Of any row, scheduled or not.
+    /// Age of the oldest row, scheduled or not.
     oldest: f64,
     oldest_due: f64,
     stuck: i64,
-    /// None where nothing ever ends as dead.
+    /// None for a lane without a dead-letter queue.
     dead: Option<i64>,
-    /// Of those the ones that may have been paid; none where nothing is.
+    /// Dead letters with an unknown outcome; none for a lane that pays nothing.
     unknown: Option<i64>,
 }
 
 impl Gauges {
     pub(crate) fn new(target: Arc<Target>, lanes: Vec<Lane>, rails: BTreeSet<String>) -> Self {
-        Self { pool: SessionPool::new(target), lanes, rails, seen: Mutex::new(None) }
+        Self { pool: SessionPool::new(target), lanes, rails, cached: Mutex::new(None) }
     }
 
-    /// In the text format of Prometheus; empty where the database does not say.
+    /// The gauges in the text format of Prometheus; empty if the database does not answer.
     pub(crate) async fn text(&self) -> String {
-        let mut seen = self.seen.lock().await;
-        if let Some((at, text)) = seen.as_ref()
-            && at.elapsed() < FRESH
+        let mut cached = self.cached.lock().await;
+        if let Some((at, text)) = cached.as_ref()
+            && at.elapsed() < CACHE_TTL
         {
             return text.clone();
         }
-        let asked = async { Ok::<_, LaneError>((self.rows().await?, self.clock_offset().await?)) };
-        let text = match timeout(PATIENCE, asked).await {
-            Ok(Ok((rows, offset))) => written(&rows, offset),
+        let read = async { Ok::<_, LaneError>((self.rows().await?, self.clock_offset().await?)) };
+        let text = match timeout(QUERY_TIMEOUT, read).await {
+            Ok(Ok((rows, offset))) => render(&rows, offset),
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the gauges of the database are missing");
+                tracing::warn!(%error, "cannot read the database gauges; this scrape lacks them");
                 String::new()
             }
             Err(_) => String::new(),
         };
-        *seen = Some((Instant::now(), text.clone()));
+        *cached = Some((Instant::now(), text.clone()));
         text
     }
 
@@ -82,39 +82,39 @@ impl Gauges {
             match lane {
                 Lane::Payment => {
                     let status =
-                        self.pool.call(async |session| payment::reading::status(session.client()).await).await?;
-                    rows.extend(status.rails.iter().map(|rail| of_rail(rail, &self.rails)));
+                        self.pool.call(async |session| payment::reader::status(session.client()).await).await?;
+                    rows.extend(status.rails.iter().map(|rail| rail_row(rail, &self.rails)));
                 }
                 Lane::Event => {
                     let status =
-                        self.pool.call(async |session| event::reading::status(session.client()).await).await?;
-                    rows.push(of_events(&status));
+                        self.pool.call(async |session| event::reader::status(session.client()).await).await?;
+                    rows.push(event_row(&status));
                 }
                 Lane::Metadata => {
                     let totals =
-                        self.pool.call(async |session| metadata::reading::totals(session.client()).await).await?;
-                    rows.push(of_metadata(&totals));
+                        self.pool.call(async |session| metadata::reader::totals(session.client()).await).await?;
+                    rows.push(metadata_row(&totals));
                 }
             }
         }
         Ok(rows)
     }
 
-    /// By how many seconds the database's clock is ahead of this machine's, give or take half the way there and back.
+    /// Seconds by which the database's clock is ahead of this machine's, accurate to half a round trip.
     async fn clock_offset(&self) -> Result<f64, LaneError> {
         self.pool
             .call(async |session| {
                 let began = Timestamp::now();
-                let there = clock::now(session.client()).await?;
+                let database_time = clock::now(session.client()).await?;
                 let ended = Timestamp::now();
-                let half_way = ended.duration_since(began).as_secs_f64() / 2.0;
-                Ok::<_, Fault>(there.duration_since(began).as_secs_f64() - half_way)
+                let half_round_trip = ended.duration_since(began).as_secs_f64() / 2.0;
+                Ok::<_, DatabaseError>(database_time.duration_since(began).as_secs_f64() - half_round_trip)
             })
             .await
     }
 }
 
-fn of_rail(rail: &RailStatus, served: &BTreeSet<String>) -> Row {
+fn rail_row(rail: &RailStatus, served: &BTreeSet<String>) -> Row {
     let unserved = !served.contains(&rail.rail_type);
     let name = rail.rail_type.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     Row {
@@ -130,7 +130,7 @@ fn of_rail(rail: &RailStatus, served: &BTreeSet<String>) -> Row {
     }
 }
 
-fn of_events(status: &event::reading::Status) -> Row {
+fn event_row(status: &event::reader::Status) -> Row {
     Row {
         labels: "lane=\"event\"".to_owned(),
         unserved: None,
@@ -144,7 +144,7 @@ fn of_events(status: &event::reading::Status) -> Row {
     }
 }
 
-fn of_metadata(totals: &metadata::reading::Totals) -> Row {
+fn metadata_row(totals: &metadata::reader::Totals) -> Row {
     Row {
         labels: "lane=\"metadata\"".to_owned(),
         unserved: None,
@@ -158,30 +158,30 @@ fn of_metadata(totals: &metadata::reading::Totals) -> Row {
     }
 }
 
-/// One gauge: its name, what it is, and what it is of a row.
+/// One gauge: its name, its help text, and its value in a row.
 type Gauge = (&'static str, &'static str, fn(&Row) -> Option<String>);
 
-fn written(rows: &[Row], clock_offset: f64) -> String {
+fn render(rows: &[Row], clock_offset: f64) -> String {
     let gauges: [Gauge; 8] = [
-        ("outbox_pending_depth", "Rows that have not ended", |row| Some(row.pending.to_string())),
-        ("outbox_due", "Rows that may be claimed now", |row| Some(row.due.to_string())),
-        ("oldest_pending_age_seconds", "Age of the oldest row that has not ended, scheduled or not", |row| {
+        ("outbox_pending_depth", "Pending rows", |row| Some(row.pending.to_string())),
+        ("outbox_due", "Rows that are due and without a lease", |row| Some(row.due.to_string())),
+        ("oldest_pending_age_seconds", "Age of the oldest pending row, scheduled or not", |row| {
             Some(row.oldest.to_string())
         }),
         ("oldest_due_age_seconds", "How long the oldest due row has waited", |row| {
             Some(row.oldest_due.to_string())
         }),
-        ("stuck_dispatching_count", "Rows whose lease expired", |row| Some(row.stuck.to_string())),
+        ("stuck_dispatching_count", "Rows whose lease has expired", |row| Some(row.stuck.to_string())),
         ("dlq_depth", "Dead letters", |row| row.dead.map(|dead| dead.to_string())),
-        ("dlq_unknown_depth", "Dead letters that may have been paid", |row| {
+        ("dlq_unknown_depth", "Dead letters with an unknown outcome: they may have been paid", |row| {
             row.unknown.map(|unknown| unknown.to_string())
         }),
-        ("rail_unserved", "1 for a rail that this process has no section for", |row| {
+        ("rail_unserved", "1 for a registered rail without a section in this process's settings", |row| {
             row.unserved.map(|unserved| u8::from(unserved).to_string())
         }),
     ];
     let name = "symphony_database_clock_offset_seconds";
-    let help = "How far the clock of the database is ahead of this machine's";
+    let help = "Seconds by which the database's clock is ahead of this machine's";
     let mut text = format!("# HELP {name} {help}.\n# TYPE {name} gauge\n{name} {clock_offset}\n");
     for (name, help, value) in gauges {
         // Writing to a String cannot fail.

@@ -1,7 +1,7 @@
-//! How lines are written: one event each, on stderr, with its fields. Ids only; nothing here sees a payload.
+//! The log: one event per line on stderr, with fields. It holds ids, and never a payload.
 //!
-//! The libraries below say more than may be logged when they are asked to, such as the headers of a request: of theirs only
-//! warnings are written, whatever the level.
+//! Below `warn`, libraries log more than is allowed here, such as the headers of a request. So only their warnings are
+//! written, at every level.
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -10,7 +10,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use crate::config::{LogFormat, LogLevel};
 use crate::failure::Failure;
 
-/// From now on events are written. Once for a process.
+/// Starts the log. A process may do so once.
 pub(crate) fn start(format: LogFormat, level: LogLevel) -> Result<(), Failure> {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
@@ -22,7 +22,7 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) -> Result<(), Failure> {
     let ours = Targets::new()
         .with_default(level.min(LevelFilter::WARN))
         .with_target("symphony", level)
-        // It warns of each message that the broker gives back, with all that is in it.
+        // It warns of each returned message, with the whole message.
         .with_target("lapin", LevelFilter::OFF);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let started = match format {
@@ -32,5 +32,5 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) -> Result<(), Failure> {
         }
         LogFormat::Text => tracing_subscriber::registry().with(ours).with(lines.with_ansi(false)).try_init(),
     };
-    started.map_err(|error| Failure::no(format!("cannot log: {error}")))
+    started.map_err(|error| Failure::new(format!("cannot start the log: {error}")))
 }

@@ -1,4 +1,4 @@
-//! What comes in has a bound, and the end is orderly.
+//! Limits on requests and connections, and an orderly shutdown.
 
 use std::{
     io::{Read as _, Write as _},
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::process::{Answer, Bank, payment, refused};
 
 #[test]
-fn wrong_arguments_are_answered_with_what_to_do() {
+fn wrong_arguments_are_refused_with_a_hint() {
     for (arguments, says) in [
         (&["--fault", "meteor=1"][..], "there are: timeout_before"),
         (&["--fault", "busy"], "NAME=VALUE"),
@@ -30,7 +30,7 @@ fn wrong_arguments_are_answered_with_what_to_do() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_and_pays_nothing() {
+fn a_request_that_is_too_large_is_refused_and_pays_nothing() {
     let bank = Bank::start(&[]);
     let large = payment("K", &"1".repeat(400 * 1024));
     let answer = bank.request("POST", "/v1/payments", "Idempotency-Key: K\r\n", &large).everything();
@@ -49,7 +49,7 @@ fn what_is_too_large_is_refused_and_pays_nothing() {
 }
 
 #[test]
-fn a_connection_that_never_says_what_it_wants_is_closed() {
+fn a_connection_that_sends_no_request_is_closed() {
     let bank = Bank::start(&["--head-timeout", "1"]);
     let wire = bank.send(b"GET /v1/stats HTTP/1.1\r\nHost: ba");
     let said = wire.everything();
@@ -83,7 +83,7 @@ fn one_connection_too_many_waits_for_its_turn() {
 }
 
 #[test]
-fn a_bank_that_is_asked_to_end_finishes_what_is_under_way() {
+fn a_bank_that_gets_sigterm_finishes_running_requests() {
     let bank = Bank::start(&["--fault", "latency=1s"]);
     bank.order(&json!({"for_key": {"K": ["ok"]}}));
     let wire = bank.send_payment("K", "1");
@@ -94,7 +94,7 @@ fn a_bank_that_is_asked_to_end_finishes_what_is_under_way() {
 }
 
 #[test]
-fn a_bank_that_is_asked_twice_ends_at_once_and_executes_nothing_more() {
+fn a_second_sigterm_ends_the_bank_at_once_and_nothing_more_is_executed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bank.jsonl");
     let bank = Bank::start(&["--fault", "latency=60s", "--ledger", file.to_str().unwrap()]);
@@ -103,15 +103,15 @@ fn a_bank_that_is_asked_twice_ends_at_once_and_executes_nothing_more() {
     bank.until("the payment has arrived", |bank| bank.get("/v1/faults").json()["for_key"] == json!({}));
     let asked = Instant::now();
     bank.terminate();
-    // It has heard the first once it listens no more.
-    bank.until("nobody listens any more", |bank| !bank.listens());
+    // It has handled the first signal once it no longer listens.
+    bank.until("the bank no longer listens", |bank| !bank.listens());
     bank.terminate();
     let hurried = asked.elapsed() < Duration::from_secs(4);
     assert_eq!(wire.everything(), "");
     let (code, said) = bank.ended();
-    // On a machine that is slow enough its patience ends before ours.
+    // On a slow machine its shutdown timeout may end first.
     assert!(
-        code == Some(143) && said.contains("was not finished") || code == Some(0) && !hurried,
+        code == Some(143) && said.contains("were not finished") || code == Some(0) && !hurried,
         "{code:?} {said}"
     );
     assert!(Bank::on(&file).ledger().is_empty());

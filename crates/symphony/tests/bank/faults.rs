@@ -1,4 +1,4 @@
-//! Each fault: what arrives, what the ledger shows, and what a repeat of the key gets.
+//! Each fault: what arrives, what the ledger shows, and the response to a repeat of the key.
 
 use std::{collections::BTreeMap, thread, time::Instant};
 
@@ -8,40 +8,40 @@ use crate::process::{Answer, Bank};
 
 /// What arrives at the client.
 #[derive(Debug, PartialEq, Eq)]
-enum Heard {
-    /// The connection is closed and not a byte came.
+enum Received {
+    /// The connection is closed without a byte.
     Nothing,
-    /// A head that promises more than came.
+    /// A head that announces more than arrived.
     Half,
-    /// A whole answer with this status and code.
-    Said(u16, &'static str),
+    /// A complete response with this status and code.
+    Response(u16, &'static str),
 }
 
 /// Fault, what arrives, whether it was executed, and the status of a repeat without a fault.
-const FAULTS: &[(&str, Heard, bool, u16)] = &[
-    ("ok", Heard::Said(201, ""), true, 200),
-    ("cut_before", Heard::Nothing, false, 201),
-    ("cut_after", Heard::Nothing, true, 200),
-    ("half_answer", Heard::Half, true, 200),
-    ("error_500_before", Heard::Said(500, "INTERNAL_ERROR"), false, 201),
-    ("error_500_after", Heard::Said(500, "INTERNAL_ERROR"), true, 200),
-    ("refuse", Heard::Said(422, "REFUSED_BY_BANK"), false, 422),
-    ("busy", Heard::Said(503, "BUSY"), false, 201),
-    ("rate_limit", Heard::Said(429, "RATE_LIMITED"), false, 201),
+const FAULTS: &[(&str, Received, bool, u16)] = &[
+    ("ok", Received::Response(201, ""), true, 200),
+    ("cut_before", Received::Nothing, false, 201),
+    ("cut_after", Received::Nothing, true, 200),
+    ("half_answer", Received::Half, true, 200),
+    ("error_500_before", Received::Response(500, "INTERNAL_ERROR"), false, 201),
+    ("error_500_after", Received::Response(500, "INTERNAL_ERROR"), true, 200),
+    ("refuse", Received::Response(422, "REFUSED_BY_BANK"), false, 422),
+    ("busy", Received::Response(503, "BUSY"), false, 201),
+    ("rate_limit", Received::Response(429, "RATE_LIMITED"), false, 201),
 ];
 
-fn check(bank: &Bank, key: &str, fault: &(&str, Heard, bool, u16)) {
+fn check(bank: &Bank, key: &str, fault: &(&str, Received, bool, u16)) {
     let (name, heard, executed, again) = fault;
     let before = bank.ledger().len();
     let text = bank.send_payment(key, "12.50").everything();
     match heard {
-        Heard::Nothing => assert_eq!(text, "", "{name}"),
-        Heard::Half => {
+        Received::Nothing => assert_eq!(text, "", "{name}"),
+        Received::Half => {
             let half = Answer::read(&text);
             let promised: usize = half.headers["content-length"].parse().unwrap();
             assert!(half.status == 201 && !half.body.is_empty() && half.body.len() < promised, "{name}: {text}");
         }
-        Heard::Said(status, code) => {
+        Received::Response(status, code) => {
             let said = Answer::read(&text);
             assert_eq!(said.status, *status, "{name}: {text}");
             assert_eq!(said.json()["code"].as_str().unwrap_or(""), *code, "{name}: {text}");
@@ -52,7 +52,7 @@ fn check(bank: &Bank, key: &str, fault: &(&str, Heard, bool, u16)) {
     let last = bank.requests().pop().unwrap();
     assert_eq!((&last["fault"], &last["key"]), (&json!(name), &json!(key)), "{name}");
 
-    // What became of it can be asked, and a repeat without a fault ends in one execution or a refusal.
+    // An inquiry returns its status, and a repeat without a fault leads to one execution or a refusal.
     bank.order(&json!({"preset": "none"}));
     let inquiry = bank.inquire(key);
     match again {
@@ -67,7 +67,7 @@ fn check(bank: &Bank, key: &str, fault: &(&str, Heard, bool, u16)) {
 }
 
 #[test]
-fn every_fault_that_is_ordered_for_a_key_does_what_its_name_says() {
+fn every_fault_for_a_key_does_what_its_name_says() {
     let bank = Bank::start(&[]);
     for fault in FAULTS {
         let key = format!("for-key-{}", fault.0);
@@ -86,7 +86,7 @@ fn every_fault_that_comes_by_chance_does_what_its_name_says() {
 }
 
 #[test]
-fn a_fault_can_be_ordered_on_the_command_line() {
+fn a_fault_can_be_set_on_the_command_line() {
     let bank = Bank::start(&["--fault", "refuse=1", "--fault", "refuse_code=NO_FUNDS"]);
     let refused = bank.pay("K");
     assert_eq!((refused.status, refused.json()), (422, json!({"status": "REFUSED", "code": "NO_FUNDS"})));
@@ -99,12 +99,12 @@ fn a_timeout_is_never_answered_and_the_ledger_knows_whether_it_was_paid() {
     let bank = Bank::start(&[]);
     bank.order(&json!({"for_key": {"before": ["timeout_before"], "after": ["timeout_after"]}}));
     let held = [bank.send_payment("before", "1"), bank.send_payment("after", "1")];
-    bank.until("both requests are dealt with", |bank| bank.requests().len() == 2);
+    bank.until("both requests are handled", |bank| bank.requests().len() == 2);
     assert_eq!(bank.paid(), ["after"]);
     assert_eq!(bank.inquire("before").status, 404);
     assert_eq!(bank.send_payment("after", "1").answer().status, 200);
     assert!(held.iter().all(super::process::Wire::is_silent));
-    // Not a byte comes, to the end of the bank.
+    // Not a byte arrives until the bank ends.
     bank.terminate();
     for wire in held {
         assert_eq!(wire.everything(), "");
@@ -113,7 +113,7 @@ fn a_timeout_is_never_answered_and_the_ledger_knows_whether_it_was_paid() {
 }
 
 #[test]
-fn a_list_is_used_up_request_by_request_and_then_chance_has_its_turn() {
+fn the_faults_of_a_key_are_used_up_and_then_come_by_chance() {
     let bank = Bank::start(&["--fault", "busy=1"]);
     bank.order(&json!({"for_key": {"K": ["cut_before", "inquiry_down", "error_500_before", "ok", "inquiry_ok"]}}));
     assert_eq!(bank.send_payment("K", "1").everything(), "");
@@ -140,7 +140,7 @@ fn inquiries_are_counted_and_can_be_down_while_payments_go_on() {
 }
 
 #[test]
-fn an_answer_takes_as_long_as_ordered() {
+fn a_response_takes_as_long_as_the_latency_says() {
     let bank = Bank::start(&["--fault", "latency=300ms"]);
     let start = Instant::now();
     assert_eq!(bank.pay("K").status, 201);
@@ -148,23 +148,23 @@ fn an_answer_takes_as_long_as_ordered() {
 }
 
 #[test]
-fn a_payment_is_executed_although_its_sender_has_left() {
+fn a_payment_is_executed_although_its_client_has_disconnected() {
     let bank = Bank::start(&["--fault", "latency=500ms"]);
     bank.order(&json!({"for_key": {"K": ["ok"]}}));
     let wire = bank.send_payment("K", "1");
-    // It has arrived once the list is used up, and waits out its delay now.
+    // It has arrived once the list is used up; now its delay runs.
     bank.until("the payment has arrived", |bank| bank.get("/v1/faults").json()["for_key"] == json!({}));
     drop(wire);
     bank.until("it is executed", |bank| bank.paid() == ["K"]);
 }
 
 #[test]
-fn more_payments_than_a_second_may_have_are_turned_away_and_executed_later() {
+fn payments_above_the_rate_limit_are_refused_and_executed_later() {
     let bank = Bank::start(&["--fault", "rate_limit=2"]);
     // However slow the machine is: sooner or later three come within one second.
     let mut statuses = Vec::new();
     while !statuses.contains(&429) {
-        assert!(statuses.len() < 1000, "nobody is ever turned away");
+        assert!(statuses.len() < 1000, "no payment is ever refused");
         statuses.push(bank.pay(&format!("K{}", statuses.len())).status);
     }
     let (last, before) = statuses.split_last().unwrap();
@@ -175,8 +175,8 @@ fn more_payments_than_a_second_may_have_are_turned_away_and_executed_later() {
     assert_eq!(bank.pay(&key).status, 201);
 }
 
-/// Which fault met which request: by key and ordinal of the key.
-fn met(bank: &Bank) -> BTreeMap<(String, u64), Value> {
+/// The fault of each request, by key and ordinal of the key.
+fn faults_of_requests(bank: &Bank) -> BTreeMap<(String, u64), Value> {
     let name = |line: &Value| (line["key"].as_str().unwrap().to_owned(), line["key_ordinal"].as_u64().unwrap());
     bank.requests().into_iter().map(|line| (name(&line), line["fault"].clone())).collect()
 }
@@ -202,15 +202,15 @@ fn the_same_seed_gives_the_same_faults_however_requests_race() {
             scope.spawn(move || run(two, &part));
         }
     });
-    assert_eq!(met(&one), met(&two));
-    assert_eq!(met(&one).len(), 60);
+    assert_eq!(faults_of_requests(&one), faults_of_requests(&two));
+    assert_eq!(faults_of_requests(&one).len(), 60);
     let other = Bank::start(&arguments("8"));
     run(&other, &(0..20).collect::<Vec<_>>());
-    assert_ne!(met(&one), met(&other));
+    assert_ne!(faults_of_requests(&one), faults_of_requests(&other));
 }
 
 #[test]
-fn an_order_that_is_wrong_changes_nothing() {
+fn an_invalid_fault_change_is_refused_and_changes_nothing() {
     let bank = Bank::start(&["--faults", "some"]);
     let before = bank.get("/v1/faults").json();
     for wrong in

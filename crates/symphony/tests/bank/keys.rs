@@ -1,4 +1,4 @@
-//! What a key stands for, and for how long.
+//! Idempotency keys: replays, conflicts, and how long the bank remembers them.
 
 use std::{collections::BTreeSet, sync::Barrier, thread};
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::process::{Bank, payment};
 
 #[test]
-fn a_repeat_executes_nothing_and_says_what_was_said() {
+fn a_repeat_is_an_idempotent_replay_and_executes_nothing() {
     let bank = Bank::start(&[]);
     let first = bank.pay("K");
     assert_eq!((first.status, first.is_replay()), (201, false));
@@ -43,7 +43,7 @@ fn a_key_that_comes_with_another_body_is_a_conflict_and_pays_nothing() {
 }
 
 #[test]
-fn of_many_requests_at_once_with_one_key_one_executes() {
+fn of_many_concurrent_requests_with_one_key_one_executes() {
     let bank = Bank::start(&[]);
     let barrier = Barrier::new(32);
     let answers: Vec<_> = thread::scope(|scope| {

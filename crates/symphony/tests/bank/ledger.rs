@@ -1,4 +1,4 @@
-//! The file of the ledger: what survives, and which files are left alone.
+//! The ledger file: what survives a crash, and which files the bank refuses.
 
 use std::{collections::BTreeMap, fs, io::Write as _, sync::Mutex, thread};
 
@@ -7,15 +7,15 @@ use serde_json::json;
 use crate::process::{Answer, Bank, refused};
 
 #[test]
-fn a_bank_that_was_killed_remembers_everything_that_it_said() {
+fn a_killed_bank_remembers_every_payment_that_it_confirmed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bank.jsonl");
     let bank = Bank::on(&file);
-    let told = Mutex::new(BTreeMap::new());
+    let confirmed = Mutex::new(BTreeMap::new());
     // Eight clients pay without a pause until the bank is gone.
     thread::scope(|scope| {
         for client in 0..8 {
-            let (bank, told) = (&bank, &told);
+            let (bank, confirmed) = (&bank, &confirmed);
             scope.spawn(move || {
                 for n in 0.. {
                     let key = format!("{client}-{n}");
@@ -23,33 +23,33 @@ fn a_bank_that_was_killed_remembers_everything_that_it_said() {
                     if !text.contains("\r\n\r\n{") || !text.ends_with('}') {
                         return;
                     }
-                    told.lock().unwrap().insert(key, Answer::read(&text).reference());
+                    confirmed.lock().unwrap().insert(key, Answer::read(&text).reference());
                 }
             });
         }
-        bank.until("a hundred payments are told of", |_| told.lock().unwrap().len() >= 100);
+        bank.until("a hundred payments are confirmed", |_| confirmed.lock().unwrap().len() >= 100);
         bank.kill();
     });
-    let told = told.into_inner().unwrap();
+    let confirmed = confirmed.into_inner().unwrap();
 
     let bank = Bank::on(&file);
     let ledger = bank.ledger();
     let paid: BTreeMap<_, _> =
         ledger.iter().map(|line| (line["key"].as_str().unwrap(), line["reference"].as_str().unwrap())).collect();
     assert_eq!(paid.len(), ledger.len(), "a key stands in the ledger twice");
-    for (key, reference) in &told {
+    for (key, reference) in &confirmed {
         assert_eq!(paid.get(key.as_str()), Some(&reference.as_str()), "{key}");
     }
     let ordinals: Vec<_> = ledger.iter().map(|line| line["ordinal"].as_u64().unwrap()).collect();
     assert_eq!(ordinals, (1..=ledger.len() as u64).collect::<Vec<_>>());
-    let (key, reference) = told.first_key_value().unwrap();
+    let (key, reference) = confirmed.first_key_value().unwrap();
     let again = bank.send_payment(key, "1").answer();
     assert_eq!((again.status, again.is_replay(), &again.reference()), (200, true, reference));
     assert_eq!(bank.ledger().len(), ledger.len());
 }
 
 #[test]
-fn a_restart_goes_on_with_the_same_memory_counts_and_ordinals() {
+fn a_restart_continues_with_the_same_keys_counts_and_ordinals() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bank.jsonl");
     let bank = Bank::on(&file);
@@ -76,7 +76,7 @@ fn a_restart_goes_on_with_the_same_memory_counts_and_ordinals() {
 }
 
 #[test]
-fn a_half_written_line_is_cut_off_and_said() {
+fn an_incomplete_last_line_is_cut_off_and_reported() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bank.jsonl");
     let bank = Bank::on(&file);
@@ -84,7 +84,7 @@ fn a_half_written_line_is_cut_off_and_said() {
     assert_eq!(bank.pay("B").status, 201);
     bank.kill();
     let whole = fs::read(&file).unwrap();
-    // As if the power had failed in the middle of the second payment, at each of some places.
+    // As if the power had failed during the second payment, at several positions.
     let second = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
     for end in [second + 1, second + 40, whole.len() - 1] {
         fs::write(&file, &whole[..end]).unwrap();
@@ -95,9 +95,9 @@ fn a_half_written_line_is_cut_off_and_said() {
         bank.terminate();
         let (code, said) = bank.ended();
         assert_eq!(code, Some(0));
-        assert!(said.contains(&format!("{} bytes were cut off", end - second)), "{said}");
+        assert!(said.contains(&format!("removed {} bytes", end - second)), "{said}");
     }
-    // The very first line can be the half-written one.
+    // The header can be the incomplete line.
     fs::write(&file, b"{\"symphony").unwrap();
     let bank = Bank::on(&file);
     assert_eq!(bank.pay("A").status, 201);
@@ -106,14 +106,14 @@ fn a_half_written_line_is_cut_off_and_said() {
 }
 
 #[test]
-fn a_file_that_is_not_its_own_is_refused_and_left_alone() {
+fn a_foreign_file_is_refused_and_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ledger");
     let path = file.to_str().unwrap();
     let bank = Bank::on(&file);
     assert_eq!(bank.pay("A").status, 201);
     let (code, said) = refused(&["--ledger", path]);
-    assert!(code == Some(1) && said.contains("a bank that runs"), "{said}");
+    assert!(code == Some(1) && said.contains("in use by a running bank"), "{said}");
     bank.kill();
     let mut ours = fs::read(&file).unwrap();
     let last = ours.len() - 2;
@@ -137,10 +137,10 @@ fn a_file_that_is_not_its_own_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_bank_that_cannot_write_says_nothing_and_ends() {
+fn a_bank_that_cannot_write_its_ledger_sends_no_response_and_ends() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bank.jsonl");
-    // The shell lets the program write two blocks and no more; the signal for that is ignored, so that writing fails.
+    // The shell limits the file size to two blocks and ignores the signal, so that writing fails.
     let child = std::process::Command::new("sh")
         .args([
             "-c",
@@ -156,23 +156,23 @@ fn a_bank_that_cannot_write_says_nothing_and_ends() {
         .spawn()
         .unwrap();
     let bank = Bank::of(child);
-    let mut told = Vec::new();
+    let mut confirmed = Vec::new();
     for n in 0.. {
         let key = format!("K{n}");
         match bank.try_pay(&key) {
-            Some(text) if text.ends_with('}') => told.push(key),
+            Some(text) if text.ends_with('}') => confirmed.push(key),
             _ => break,
         }
     }
     let (code, said) = bank.ended();
-    assert!(code == Some(1) && said.contains("cannot be written"), "{code:?} {said}");
-    assert!(!told.is_empty());
+    assert!(code == Some(1) && said.contains("cannot write the bank"), "{code:?} {said}");
+    assert!(!confirmed.is_empty());
     let bank = Bank::on(&file);
-    assert_eq!(bank.paid()[..told.len()], told);
+    assert_eq!(bank.paid()[..confirmed.len()], confirmed);
 }
 
 #[test]
-fn a_long_ledger_is_listed_to_its_end() {
+fn a_long_ledger_is_listed_completely() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bank.jsonl");
     let bank = Bank::on(&file);

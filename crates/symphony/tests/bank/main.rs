@@ -1,8 +1,8 @@
-//! The simulated bank as a process: every fault does what its name says, and the ledger tells the truth about it.
+//! The simulated bank as a process: every fault does what its name says, and the ledger records what was executed.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
+    reason = "clippy.toml allows it in tests, and does not recognise helpers as tests"
 )]
 
 mod bounds;

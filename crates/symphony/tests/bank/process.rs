@@ -1,4 +1,4 @@
-//! A bank of one test, and a client that shows what really came over the wire.
+//! Starts a bank for one test, and a raw HTTP client that shows every byte.
 
 use std::{
     collections::BTreeMap,
@@ -13,21 +13,21 @@ use std::{
 use serde_json::Value;
 
 /// Longer than anything takes on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A bank that runs. It dies with the test.
+/// A running bank. It is killed when the test ends.
 pub(crate) struct Bank {
     child: Mutex<Child>,
     address: SocketAddr,
 }
 
 impl Bank {
-    /// Starts one with these arguments and waits until it is ready.
+    /// Starts a bank with these arguments and waits until it is ready.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::of(command(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap())
     }
 
-    /// One that was started in another way.
+    /// A bank that the test started itself.
     pub(crate) fn of(mut child: Child) -> Self {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -40,7 +40,7 @@ impl Bank {
         Self { child: Mutex::new(child), address }
     }
 
-    /// Starts one on a ledger.
+    /// Starts a bank on a ledger file.
     pub(crate) fn on(ledger: &Path) -> Self {
         Self::start(&["--ledger", ledger.to_str().unwrap()])
     }
@@ -52,13 +52,13 @@ impl Bank {
         child.wait().unwrap();
     }
 
-    /// Asks it to end. [`Bank::ended`] waits for that.
+    /// Sends SIGTERM. [`Bank::ended`] waits for the end.
     pub(crate) fn terminate(&self) {
         let pid = rustix::process::Pid::from_child(&self.child.lock().unwrap());
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     }
 
-    /// The exit code and what it said on stderr.
+    /// The exit code and stderr.
     pub(crate) fn ended(self) -> (Option<i32>, String) {
         let mut child = self.child.lock().unwrap();
         let mut said = String::new();
@@ -66,11 +66,11 @@ impl Bank {
         (child.wait().unwrap().code(), said)
     }
 
-    /// Sends bytes on a connection of their own.
+    /// Sends bytes on a new connection.
     pub(crate) fn send(&self, bytes: &[u8]) -> Wire {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        // A bank that has heard enough may close while we still talk.
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        // The bank may close the connection before it has read everything.
         let _ = stream.write_all(bytes);
         Wire(stream)
     }
@@ -85,7 +85,7 @@ impl Bank {
         self.request("GET", path, "", "").answer()
     }
 
-    /// Sends a payment of so much and does not wait.
+    /// Sends a payment of this amount and does not wait.
     pub(crate) fn send_payment(&self, key: &str, amount: &str) -> Wire {
         let headers = format!("Idempotency-Key: {key}\r\n");
         self.request("POST", "/v1/payments", &headers, &payment(key, amount))
@@ -95,15 +95,15 @@ impl Bank {
         self.send_payment(key, "12.50").answer()
     }
 
-    /// Whether it takes connections.
+    /// Whether it accepts connections.
     pub(crate) fn listens(&self) -> bool {
         TcpStream::connect(self.address).is_ok()
     }
 
-    /// Pays at a bank that may be dying: all that it said, or None where nobody listens any more.
+    /// Pays at a bank that may be ending: all that it sent, or None if it no longer listens.
     pub(crate) fn try_pay(&self, key: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.address).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let body = payment(key, "1");
         let head =
             format!("POST /v1/payments HTTP/1.1\r\nHost: bank\r\nConnection: close\r\nIdempotency-Key: {key}");
@@ -117,7 +117,7 @@ impl Bank {
         self.get(&format!("/v1/payments/{key}"))
     }
 
-    /// Orders faults.
+    /// Changes the faults.
     pub(crate) fn order(&self, faults: &Value) {
         let answer = self.request("PUT", "/v1/faults", "", &faults.to_string()).answer();
         assert_eq!(answer.status, 200, "{}", answer.body);
@@ -140,12 +140,12 @@ impl Bank {
         self.get("/v1/stats").json()
     }
 
-    /// Asks again and again until it is so. The question itself takes the time.
+    /// Polls until the condition is true. The request itself is the pause.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, so: impl Fn(&Self) -> bool) {
         let start = Instant::now();
         while !so(self) {
-            assert!(start.elapsed() < PATIENCE, "it never came to this: {what}");
+            assert!(start.elapsed() < TIMEOUT, "it never came to this: {what}");
         }
     }
 }
@@ -165,14 +165,14 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// A bank that must not start: its exit code and what it said.
+/// The exit code and stderr of a bank that must not start.
 #[track_caller]
 pub(crate) fn refused(arguments: &[&str]) -> (Option<i32>, String) {
     let mut child = command(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     if !line.is_empty() {
-        // It runs, and would run for ever.
+        // It started, and would run for ever.
         child.kill().unwrap();
     }
     let ended = child.wait_with_output().unwrap();
@@ -190,11 +190,11 @@ pub(crate) fn payment(key: &str, amount: &str) -> String {
     .to_string()
 }
 
-/// A connection on which something was sent.
+/// A connection with a sent request.
 pub(crate) struct Wire(pub(crate) TcpStream);
 
 impl Wire {
-    /// All that comes until the bank closes it.
+    /// All bytes until the bank closes it.
     pub(crate) fn everything(mut self) -> String {
         let mut bytes = Vec::new();
         match self.0.read_to_end(&mut bytes) {
@@ -205,7 +205,7 @@ impl Wire {
         String::from_utf8(bytes).unwrap()
     }
 
-    /// Whether nothing has come yet, and the connection is open.
+    /// Whether the connection is open and no byte has arrived.
     pub(crate) fn is_silent(&self) -> bool {
         self.0.set_nonblocking(true).unwrap();
         let looked = self.0.peek(&mut [0]);
@@ -213,7 +213,7 @@ impl Wire {
         matches!(looked, Err(error) if error.kind() == ErrorKind::WouldBlock)
     }
 
-    /// The answer, which must be whole.
+    /// The response, which must be complete.
     #[track_caller]
     pub(crate) fn answer(self) -> Answer {
         let answer = Answer::read(&self.everything());
@@ -223,7 +223,7 @@ impl Wire {
     }
 }
 
-/// An answer of the bank.
+/// A response of the bank.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -250,7 +250,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The reference of what was executed.
+    /// The reference of the executed payment.
     #[track_caller]
     pub(crate) fn reference(&self) -> String {
         let json = self.json();
@@ -268,7 +268,7 @@ impl Answer {
     }
 }
 
-/// A body that came in parts, which must have an end.
+/// Decodes a complete chunked body.
 fn unchunked(mut body: &str) -> String {
     let mut whole = String::new();
     loop {

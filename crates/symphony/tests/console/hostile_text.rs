@@ -1,13 +1,14 @@
-//! Text of others that would steer a terminal or reorder a line on a screen is shown without that power, and machines get it whole.
+//! Control characters and bidirectional overrides in stored text: pages and terminals replace them, JSON keeps them.
 
 use std::process::Command;
 
 use serde_json::Value;
 
+use crate::fixture::Fixture;
 use crate::http;
-use crate::office::Office;
 
-/// An escape sequence of C0 and of C1, overrides and isolates of direction, marks, line separators, invisible characters.
+/// An escape sequence of C0 and of C1, overrides and isolates of direction, marks, line separators, invisible
+/// characters.
 const HOSTILE: [char; 14] = [
     '\u{1b}',
     '\u{9b}',
@@ -37,9 +38,9 @@ fn is_clean(what: &str, text: &str) {
 }
 
 /// One failed payment whose every text is hostile, and an operation about it.
-async fn plant(office: &Office) -> String {
+async fn plant(fixture: &Fixture) -> String {
     let rail = hostile("rail");
-    office
+    fixture
         .owner
         .execute(
             "select symphony.register_payment_rail($1, '{}', $2, $3)",
@@ -49,21 +50,21 @@ async fn plant(office: &Office) -> String {
         .unwrap();
     let enqueue = "select outbox_id::text from symphony.enqueue_payment_outbox($1, $2, $3, $4, jsonb_build_object('a', $5::text))";
     let texts = [hostile("pay"), hostile("shop"), hostile("key"), rail, hostile("payload")];
-    let row = office.owner.query_one(enqueue, &[&texts[0], &texts[1], &texts[2], &texts[3], &texts[4]]).await;
+    let row = fixture.owner.query_one(enqueue, &[&texts[0], &texts[1], &texts[2], &texts[3], &texts[4]]).await;
     let id: String = row.unwrap().get(0);
-    office.claim().await;
+    fixture.claim().await;
     let fail = "select symphony.complete_outbox_attempt(p.outbox_id, p.lease_token, p.claimed_by, 'FAILED', $1, $2, 'NO_ACCOUNT', $3, 5)
                 from symphony.payment_outbox_pending p";
-    let fail = office.owner.execute(fail, &[&hostile("ref"), &hostile("code"), &hostile("message")]).await;
+    let fail = fixture.owner.execute(fail, &[&hostile("ref"), &hostile("code"), &hostile("message")]).await;
     fail.unwrap_or_else(|error| panic!("{error:?}"));
     id
 }
 
 #[tokio::test]
-async fn no_page_shows_text_that_steers_or_reorders() {
-    let office = Office::open().await;
-    let id = plant(&office).await;
-    let console = office.console(&[]).await;
+async fn no_page_shows_control_characters_or_overrides() {
+    let fixture = Fixture::new().await;
+    let id = plant(&fixture).await;
+    let console = fixture.console(&[]).await;
     let outbox = format!("/outboxes/{id}");
     for path in [
         "/",
@@ -81,20 +82,21 @@ async fn no_page_shows_text_that_steers_or_reorders() {
         is_clean(path, &page.body);
     }
     let page = http::ask(console.address, "GET", &outbox, &[], "").await.is(200);
-    assert!(page.body.contains("pay\u{fffd}[2Jx"), "what was taken out is seen to be missing");
+    assert!(page.body.contains("pay\u{fffd}[2Jx"), "a removed character is visible as U+FFFD");
     // The API keeps every character.
-    let story = http::ask(console.address, "GET", &format!("/api/v1/outboxes/{id}"), &[], "").await.is(200).json();
-    assert_eq!(story["outbox"]["instruction_id"].as_str(), Some(hostile("pay").as_str()));
+    let timeline =
+        http::ask(console.address, "GET", &format!("/api/v1/outboxes/{id}"), &[], "").await.is(200).json();
+    assert_eq!(timeline["outbox"]["instruction_id"].as_str(), Some(hostile("pay").as_str()));
     let csv = http::ask(console.address, "GET", &format!("/api/v1/audit/outboxes/{id}?format=csv"), &[], "").await;
     is_clean("the CSV export", &csv.is(200).body);
 }
 
 #[tokio::test]
-async fn no_command_prints_text_that_steers_or_reorders_and_json_keeps_it() {
-    let office = Office::open().await;
-    let id = plant(&office).await;
+async fn no_command_prints_control_characters_or_overrides_and_json_keeps_them() {
+    let fixture = Fixture::new().await;
+    let id = plant(&fixture).await;
     let roles = ["symphony_readonly", "symphony_auditor", "symphony_operator"];
-    let url = office.database.url_as_login(&roles).await.unwrap();
+    let url = fixture.database.url_as_login(&roles).await.unwrap();
     let print = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_symphony"))
             .args(arguments)

@@ -1,4 +1,4 @@
-//! As much of HTTP as it takes to ask a server that is ours: one request for each connection.
+//! A minimal HTTP client: one request per connection.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Longer than anything takes on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any request takes on a slow machine.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What was answered.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -19,7 +19,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// A header; empty where there is none.
+    /// A header; empty if it is missing.
     pub(crate) fn header(&self, name: &str) -> &str {
         let line = self.head.lines().find_map(|line| {
             let (given, value) = line.split_once(':')?;
@@ -39,7 +39,7 @@ impl Answer {
         self
     }
 
-    /// The refusal: as a problem, whose words are given back.
+    /// The detail of the problem with this status.
     #[track_caller]
     pub(crate) fn refused(self, status: u16) -> String {
         let answer = self.is(status);
@@ -50,7 +50,7 @@ impl Answer {
     }
 }
 
-/// Asks, with these headers. A host is named unless the headers name one.
+/// Sends a request with these headers, and a Host unless they contain one.
 pub(crate) async fn ask(
     address: SocketAddr,
     method: &str,
@@ -80,10 +80,10 @@ pub(crate) async fn ask(
         }
         answer
     };
-    tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| panic!("no answer to {method} {path}"))
+    tokio::time::timeout(REQUEST_TIMEOUT, asked).await.unwrap_or_else(|_| panic!("no answer to {method} {path}"))
 }
 
-/// A body that came in chunks, and to its end.
+/// Decodes a complete chunked body.
 fn unchunked(mut body: &str) -> String {
     let mut whole = String::new();
     loop {

@@ -1,7 +1,7 @@
-//! Denial of service by raw sockets. Meanwhile a prober must get every probe and an authenticated page within a bound.
+//! Denial of service by raw sockets: meanwhile every probe and an authenticated page must be answered in time.
 //!
-//! The attacker has the prober's own address, as behind one NAT or on one machine, unless a test says otherwise: a limit
-//! per address alone would lock the prober out.
+//! The attacker has the prober's own address, as behind one NAT or on one machine, unless a test says otherwise: a
+//! limit per address alone would lock the prober out.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -9,17 +9,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use symphony_proof::kit::wait::{self, BOUND};
+use symphony_testkit::wait::{self, DEFAULT_TIMEOUT};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
+use crate::fixture::{Console, Fixture};
 use crate::http;
-use crate::office::{Console, Office};
 
-/// More than the server holds.
+/// More connections than the server keeps.
 const ATTACKERS: usize = 300;
-/// How long a probe may take under attack, on a busy machine: less than the timeouts that would free a place by themselves.
+/// How long a probe may take under attack, on a busy machine: less than the timeouts that would free a connection by
+/// themselves.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(8);
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -47,11 +48,11 @@ async fn every_probe_is_answered(console: &Console, during: &str) {
     for path in ["/healthz", "/readyz", "/metrics", "/api/v1/rails"] {
         let began = Instant::now();
         let (address, bearer) = (console.address, bearer.clone());
-        // On a thread of its own: a prober is another process, which the attackers do not keep from running.
+        // On its own thread: a real prober is another process, which the attackers cannot block.
         let asked = tokio::task::spawn_blocking(move || {
             loop {
                 match probe(address, path, &bearer) {
-                    // Its connection made room for another: it comes again, as probers and scrapers do.
+                    // The server closed its connection for another: it connects again, as probers and scrapers do.
                     Err(error)
                         if error.kind() == ErrorKind::ConnectionReset && began.elapsed() < PROBE_TIMEOUT => {}
                     answer => return answer,
@@ -66,14 +67,14 @@ async fn every_probe_is_answered(console: &Console, during: &str) {
     }
 }
 
-async fn ready_console(office: &Office) -> Console {
-    let console = office.console(&[("reader", &["read"]), ("operator", &["operate"])]).await;
+async fn ready_console(fixture: &Fixture) -> Console {
+    let console = fixture.console(&[("reader", &["read"]), ("operator", &["operate"])]).await;
     let is_ready = async || http::ask(console.address, "GET", "/readyz", &[], "").await.status == 200;
-    wait::until("the relayer is ready", BOUND, is_ready).await.unwrap();
+    wait::until("the relayer is ready", DEFAULT_TIMEOUT, is_ready).await.unwrap();
     console
 }
 
-/// Opens connections that each send these bytes and then stay as they are.
+/// Opens connections that each send these bytes and then stay idle.
 async fn hold(console: &Console, count: usize, bytes: &str) -> Vec<TcpStream> {
     let mut held = Vec::new();
     for _ in 0..count {
@@ -104,22 +105,22 @@ async fn flood(attack: &mut JoinSet<()>, source: IpAddr, console: &Console) {
         attack.spawn(pipeline_and_never_read(source, console.address, Arc::clone(&connected)));
     }
     let all = async || connected.load(Ordering::SeqCst) >= ATTACKERS;
-    wait::until("every attacker is connected", BOUND, all).await.unwrap();
+    wait::until("every attacker is connected", DEFAULT_TIMEOUT, all).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn probes_are_answered_while_hundreds_of_connections_pipeline_and_never_read() {
-    let office = Office::open().await;
-    let console = ready_console(&office).await;
+    let fixture = Fixture::new().await;
+    let console = ready_console(&fixture).await;
     let mut attack = JoinSet::new();
     flood(&mut attack, LOCALHOST, &console).await;
     for _ in 0..10 {
-        every_probe_is_answered(&console, "a flood of requests whose answers nobody reads").await;
+        every_probe_is_answered(&console, "a flood of requests whose responses the client never reads").await;
     }
 }
 
-/// Says nothing, and comes again as soon as it is closed.
-async fn connect_and_say_nothing(address: SocketAddr, connected: Arc<AtomicUsize>) {
+/// Sends nothing, and connects again as soon as it is closed.
+async fn connect_and_send_nothing(address: SocketAddr, connected: Arc<AtomicUsize>) {
     loop {
         let Ok(mut stream) = connect_from(LOCALHOST, address).await else { continue };
         connected.fetch_add(1, Ordering::SeqCst);
@@ -128,15 +129,15 @@ async fn connect_and_say_nothing(address: SocketAddr, connected: Arc<AtomicUsize
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn probes_are_answered_while_silent_connections_come_again_and_again() {
-    let office = Office::open().await;
-    let console = ready_console(&office).await;
+async fn probes_are_answered_while_silent_connections_reconnect() {
+    let fixture = Fixture::new().await;
+    let console = ready_console(&fixture).await;
     let (mut attack, connected) = (JoinSet::new(), Arc::new(AtomicUsize::new(0)));
     for _ in 0..ATTACKERS {
-        attack.spawn(connect_and_say_nothing(console.address, Arc::clone(&connected)));
+        attack.spawn(connect_and_send_nothing(console.address, Arc::clone(&connected)));
     }
     let all = async || connected.load(Ordering::SeqCst) >= ATTACKERS;
-    wait::until("every attacker is connected", BOUND, all).await.unwrap();
+    wait::until("every attacker is connected", DEFAULT_TIMEOUT, all).await.unwrap();
     for _ in 0..10 {
         every_probe_is_answered(&console, "a storm of silent connections").await;
     }
@@ -144,8 +145,8 @@ async fn probes_are_answered_while_silent_connections_come_again_and_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_from_one_address_does_not_close_the_connection_of_another() {
-    let office = Office::open().await;
-    let console = ready_console(&office).await;
+    let fixture = Fixture::new().await;
+    let console = ready_console(&fixture).await;
     let mut prober = connect_from(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), console.address).await.unwrap();
     let mut attack = JoinSet::new();
     flood(&mut attack, LOCALHOST, &console).await;
@@ -162,8 +163,8 @@ async fn a_flood_from_one_address_does_not_close_the_connection_of_another() {
 
 #[tokio::test]
 async fn probes_are_answered_while_hundreds_of_connections_send_half_a_request() {
-    let office = Office::open().await;
-    let console = ready_console(&office).await;
+    let fixture = Fixture::new().await;
+    let console = ready_console(&fixture).await;
     let host = console.address;
     let bearer = console.token("operator");
     let body = format!(
@@ -175,7 +176,7 @@ async fn probes_are_answered_while_hundreds_of_connections_send_half_a_request()
         ("slow heads", format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\nx-slow: ")),
         ("slow bodies of an operator", body),
         (
-            "slow bodies of a stranger",
+            "slow bodies of an outsider",
             format!("POST /login HTTP/1.1\r\nhost: {host}\r\ncontent-length: 1000\r\n\r\ntoken="),
         ),
         ("idle connections", format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\n\r\n")),
@@ -194,18 +195,18 @@ async fn probes_are_answered_while_hundreds_of_connections_send_half_a_request()
 
 #[tokio::test]
 async fn a_connection_that_never_reads_is_closed_in_time() {
-    let office = Office::open().await;
-    let console = ready_console(&office).await;
+    let fixture = Fixture::new().await;
+    let console = ready_console(&fixture).await;
     let mut stream = TcpStream::connect(console.address).await.unwrap();
     let requests = format!("GET /metrics HTTP/1.1\r\nhost: {}\r\n\r\n", console.address).repeat(200);
     let closed = async { while stream.write_all(requests.as_bytes()).await.is_ok() {} };
-    tokio::time::timeout(BOUND, closed).await.expect("the server closes it");
+    tokio::time::timeout(DEFAULT_TIMEOUT, closed).await.expect("the server closes it");
 }
 
 #[tokio::test]
-async fn a_connection_is_answered_so_many_requests_and_then_closed() {
-    let office = Office::open().await;
-    let console = ready_console(&office).await;
+async fn a_connection_is_closed_after_its_limit_of_requests() {
+    let fixture = Fixture::new().await;
+    let console = ready_console(&fixture).await;
     let mut stream = TcpStream::connect(console.address).await.unwrap();
     let (mut reader, mut writer) = stream.split();
     let requests = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", console.address).repeat(3000);
@@ -214,19 +215,19 @@ async fn a_connection_is_answered_so_many_requests_and_then_closed() {
         let (_, read) = tokio::join!(writer.write_all(requests.as_bytes()), reader.read_to_end(&mut text));
         let _ = read;
     };
-    tokio::time::timeout(BOUND, exchange).await.unwrap();
+    tokio::time::timeout(DEFAULT_TIMEOUT, exchange).await.unwrap();
     let text = String::from_utf8(text).unwrap();
     let answers = text.matches("HTTP/1.1 200 OK").count();
     assert!((100..3000).contains(&answers), "{answers} requests were answered on one connection");
 }
 
-/// Sends these bytes on a connection, and gives what was answered until the server closed it.
+/// Sends these bytes on a connection, and returns all that the server sent until it closed.
 async fn exchange(console: &Console, bytes: &str) -> String {
     let mut stream = TcpStream::connect(console.address).await.unwrap();
     stream.write_all(bytes.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     let read = tokio::time::timeout(PROBE_TIMEOUT, stream.read_to_end(&mut answer)).await;
-    // What was not read is reset after the answer.
+    // Bytes that the server did not read lead to a reset after the response.
     let _ =
         read.unwrap_or_else(|_| panic!("no end of the answer to {}", bytes.lines().next().unwrap_or_default()));
     String::from_utf8(answer).unwrap()
@@ -234,14 +235,14 @@ async fn exchange(console: &Console, bytes: &str) -> String {
 
 #[tokio::test]
 async fn a_body_is_refused_by_its_length_before_it_arrives() {
-    let office = Office::open().await;
-    let console = office.console(&[("operator", &["operate"])]).await;
+    let fixture = Fixture::new().await;
+    let console = fixture.console(&[("operator", &["operate"])]).await;
     let (host, bearer) = (console.address, console.token("operator"));
     let head = |path: &str, more: &str| format!("POST {path} HTTP/1.1\r\nhost: {host}\r\n{more}\r\n");
     let json = format!("authorization: Bearer {bearer}\r\ncontent-type: application/json\r\n");
     let pause = "/api/v1/rails/sepa/pause";
     for (bytes, status) in [
-        // A stranger may send a token and where to go, and no more.
+        // The sign-in form is limited to a token and a path.
         (head("/login", "content-length: 1900000\r\n"), 413),
         (head("/login", "content-length: 5000\r\n"), 413),
         (head(pause, "content-length: 1900000\r\n"), 413),
@@ -249,7 +250,7 @@ async fn a_body_is_refused_by_its_length_before_it_arrives() {
         (head("/logout", "content-length: 50\r\n"), 303),
         (head(pause, &format!("{json}content-length: 70000\r\n")), 413),
         (head("/healthz", "content-length: 70000\r\n"), 413),
-        // Without a length there is nothing to refuse by, and with two there is something to smuggle in.
+        // A body without a length is refused, and so is one with two lengths (request smuggling).
         (head("/login", "transfer-encoding: chunked\r\n") + "4\r\na=bc\r\n0\r\n\r\n", 411),
         (head(pause, &format!("{json}transfer-encoding: chunked\r\n")), 411),
         (head(pause, &format!("{json}content-length: 2\r\ntransfer-encoding: chunked\r\n")), 411),
@@ -260,13 +261,13 @@ async fn a_body_is_refused_by_its_length_before_it_arrives() {
         let answer = exchange(&console, &bytes).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{status} expected for {bytes}: {answer}");
     }
-    assert_eq!(office.operations("PAUSE_RAIL").await, 0);
+    assert_eq!(fixture.operations("PAUSE_RAIL").await, 0);
 }
 
 #[tokio::test]
 async fn a_head_has_a_bound_on_its_bytes_and_its_headers() {
-    let office = Office::open().await;
-    let console = office.console(&[]).await;
+    let fixture = Fixture::new().await;
+    let console = fixture.console(&[]).await;
     let host = console.address;
     let many: String = (0..100).map(|n| format!("x-{n}: 1\r\n")).collect();
     for head in [
@@ -287,9 +288,9 @@ async fn a_head_has_a_bound_on_its_bytes_and_its_headers() {
 }
 
 #[tokio::test]
-async fn bodies_that_are_on_their_way_take_no_place_from_others() {
-    let office = Office::open().await;
-    let console = office.console(&[("operator", &["operate"])]).await;
+async fn slow_bodies_do_not_use_up_the_request_permits() {
+    let fixture = Fixture::new().await;
+    let console = fixture.console(&[("operator", &["operate"])]).await;
     let (host, bearer) = (console.address, console.token("operator"));
     let slow = format!(
         "POST /api/v1/rails/sepa/pause HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {bearer}\r\n\
@@ -297,18 +298,18 @@ async fn bodies_that_are_on_their_way_take_no_place_from_others() {
     );
     let mut held = hold(&console, 40, &slow).await;
     for stream in &mut held {
-        // The server says that it waits for the body.
+        // The server asks for the body.
         let mut said = [0; 12];
         tokio::time::timeout(PROBE_TIMEOUT, stream.read_exact(&mut said)).await.unwrap().unwrap();
         assert_eq!(&said, b"HTTP/1.1 100");
     }
     let answer = console.ask("operator", "GET", "/api/v1/rails", "").await.is(200);
     assert!(answer.body.contains("sepa"));
-    // A body that does not arrive is given up, not waited for.
+    // A body that does not arrive times out.
     for mut stream in held {
         let mut answer = String::new();
-        tokio::time::timeout(BOUND, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+        tokio::time::timeout(DEFAULT_TIMEOUT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
         assert!(answer.contains("HTTP/1.1 408 "), "{answer}");
     }
-    assert_eq!(office.operations("PAUSE_RAIL").await, 0);
+    assert_eq!(fixture.operations("PAUSE_RAIL").await, 0);
 }

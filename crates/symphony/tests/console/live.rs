@@ -1,15 +1,15 @@
-//! Pages are told when something changed, and only then.
+//! The event stream that makes open pages refresh.
 
-use symphony_proof::kit::wait::BOUND;
+use symphony_testkit::wait::DEFAULT_TIMEOUT;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use crate::office::Office;
+use crate::fixture::Fixture;
 
 #[tokio::test]
-async fn a_page_that_is_open_is_told_that_something_changed() {
-    let office = Office::open().await;
-    let console = office.console(&[]).await;
+async fn an_open_page_is_notified_of_a_change() {
+    let fixture = Fixture::new().await;
+    let console = fixture.console(&[]).await;
     let mut stream = TcpStream::connect(console.address).await.unwrap();
     let head = format!("GET /live HTTP/1.1\r\nhost: {}\r\n\r\n", console.address);
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -23,12 +23,12 @@ async fn a_page_that_is_open_is_told_that_something_changed() {
             }
             false
         };
-        tokio::time::timeout(BOUND, heard).await.unwrap()
+        tokio::time::timeout(DEFAULT_TIMEOUT, heard).await.unwrap()
     };
-    // The answer begins once the first look was taken.
+    // The response begins after the first read of the database.
     assert!(told(&mut lines, "text/event-stream").await);
-    office.enqueue(1).await;
+    fixture.enqueue(1).await;
     assert!(told(&mut lines, "event: changed").await);
-    office.claim().await;
+    fixture.claim().await;
     assert!(told(&mut lines, "event: changed").await);
 }

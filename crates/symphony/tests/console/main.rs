@@ -1,40 +1,40 @@
-//! The console as a process serves it: who may ask what, what is answered, and what is done and written down.
+//! The console as `symphony run` serves it: access, API, dashboard and audit export.
 //!
 //! # Layout
-//! - [`office`]: a database with work in every state, and a relayer that serves the console; [`http`] asks it
+//! - [`fixture`]: a database with rows in every state, and a relayer that serves the console; [`http`]: a client
 //! - [`scopes`]: every endpoint with every token, from the API's own description
-//! - [`refusing`]: what keeps it from starting, and whom it turns away
-//! - [`http_attack`]: denial of service by raw sockets; [`host_header`]: under which names it answers
-//! - [`token_limits`]: what the holder of one token may take
-//! - [`hostile_text`]: text of others, on pages and terminals
-//! - [`personal_data`]: who did what, and who may not know
-//! - [`reading`]: what the API shows
-//! - [`acting`]: what the API does, and what it writes down
-//! - [`exporting`]: what auditors take away
+//! - [`refusals`]: what keeps the console from starting, and the requests that it refuses
+//! - [`http_attack`]: denial of service by raw sockets; [`host_header`]: the host names that it answers
+//! - [`token_limits`]: what one token may use
+//! - [`hostile_text`]: control characters in stored text, on pages and terminals
+//! - [`personal_data`]: the scope `read` names no operator
+//! - [`read_api`]: the endpoints that read
+//! - [`operator_actions`]: the endpoints that act, and what the audit log keeps
+//! - [`audit_export`]: the export as CSV and NDJSON
 //! - [`pages`], [`live`]: the dashboard, without scripts and with
-//! - [`describing`]: every answer against the API's description
+//! - [`openapi_conformance`]: every response against the API's description
 //! - [`browser`]: the dashboard in a real browser
-//! - [`crowding`]: what each page takes beside a long past
+//! - [`large_ledger`]: the response time of every page on a database with many rows
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
+    reason = "clippy.toml allows it in tests, and does not recognise helpers as tests"
 )]
 
-mod acting;
+mod audit_export;
 mod browser;
-mod crowding;
-mod describing;
-mod exporting;
+mod fixture;
 mod host_header;
 mod hostile_text;
 mod http;
 mod http_attack;
+mod large_ledger;
 mod live;
-mod office;
+mod openapi_conformance;
+mod operator_actions;
 mod pages;
 mod personal_data;
-mod reading;
-mod refusing;
+mod read_api;
+mod refusals;
 mod scopes;
 mod token_limits;

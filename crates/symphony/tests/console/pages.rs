@@ -1,16 +1,16 @@
-//! The dashboard as a browser without scripts sees it: links, forms, and what they lead to.
+//! The dashboard without scripts: every page, its forms and their effects.
 
+use crate::fixture::{Console, Fixture, RAIL, SECRET};
 use crate::http::{self, Answer};
-use crate::office::{Console, Office, RAIL, SECRET};
 
-/// A browser that keeps one cookie.
+/// A client with a session cookie.
 struct Browser<'a> {
     console: &'a Console,
     cookie: String,
 }
 
 impl<'a> Browser<'a> {
-    /// One that is signed in with this token; signed out where the name is empty.
+    /// Signs in with this token; stays signed out if the name is empty.
     async fn open(console: &'a Console, who: &str) -> Self {
         let mut browser = Self { console, cookie: String::new() };
         if !who.is_empty() {
@@ -33,8 +33,8 @@ impl<'a> Browser<'a> {
         http::ask(self.console.address, "POST", path, &headers, form).await
     }
 
-    /// The secret of the forms on this page.
-    async fn secret(&self, path: &str) -> String {
+    /// The CSRF token of the forms on this page.
+    async fn csrf_token(&self, path: &str) -> String {
         let page = self.get(path).await.is(200).body;
         let secret = page.split("name=\"csrf\" value=\"").nth(1).unwrap_or_else(|| panic!("no form on {path}"));
         secret.split('"').next().unwrap().to_owned()
@@ -42,45 +42,45 @@ impl<'a> Browser<'a> {
 }
 
 #[tokio::test]
-async fn every_page_is_there_and_whoever_is_not_signed_in_is_asked_to() {
-    let office = Office::open().await;
-    let unknown = office.unknown(1).await;
-    office.failed(2).await;
-    office.enqueue(3).await;
+async fn every_page_is_served_and_needs_a_sign_in() {
+    let fixture = Fixture::new().await;
+    let unknown = fixture.unknown(1).await;
+    fixture.failed(2).await;
+    fixture.enqueue(3).await;
     let publish = "select m10_recovery.publish_outbox('order', 'order-1', 'OrderPlaced', '{}')";
-    office.owner.batch_execute(publish).await.unwrap();
-    let dead = office.dead_metadata("c-1").await;
-    let console = office.console(&[("reader", &["read"]), ("all", &["read", "operate", "audit"])]).await;
+    fixture.owner.batch_execute(publish).await.unwrap();
+    let dead = fixture.dead_metadata("c-1").await;
+    let console = fixture.console(&[("reader", &["read"]), ("all", &["read", "operate", "audit"])]).await;
     let entry = format!("/metadata/{dead}");
-    let (stranger, all) = (Browser::open(&console, "").await, Browser::open(&console, "all").await);
+    let (outsider, all) = (Browser::open(&console, "").await, Browser::open(&console, "all").await);
     let outbox = format!("/outboxes/{unknown}");
     for (path, words) in [
         ("/", "Unknown outcomes"),
-        ("/rails", "Attempts before people decide"),
+        ("/rails", "Max attempts"),
         ("/search", "pay-3"),
         ("/search?q=pay-1", "pay-1"),
         ("/search?q=pay-2/key", "pay-2"),
         ("/search?state=DUE&rail_type=sepa", "pay-3"),
-        (outbox.as_str(), "Nobody knows whether this was paid."),
+        (outbox.as_str(), "Unknown outcome: the payment may have been made."),
         ("/dead-letters", "pay-1/key"),
         ("/operations", "REGISTER_RAIL"),
         ("/participants", "shop-1"),
         ("/participants/shop-0", "pay-2"),
         ("/events", "OrderPlaced"),
         ("/events?aggregate_type=order&unprocessed=yes", "order-1"),
-        ("/events/1", "It waits to be claimed."),
-        ("/", "office-relayer"),
+        ("/events/1", "Due: the next claim can take it."),
+        ("/", "test-relayer"),
         ("/metadata", "customer c-1"),
         ("/metadata?status=DLQ&entity_type=customer&entity_id=c-1", "NO_SUCH_KEY"),
-        (entry.as_str(), "Nothing leaves the DLQ."),
+        (entry.as_str(), "Entries never leave the DLQ."),
     ] {
-        let asked = stranger.get(path).await.is(303);
+        let asked = outsider.get(path).await.is(303);
         assert!(asked.header("location").starts_with("/login?next="), "{path}");
         let page = all.get(path).await.is(200);
         assert!(page.header("content-type").starts_with("text/html"), "{path}");
         assert!(page.body.contains(words), "{path} has no {words:?}: {}", page.body);
         assert!(page.body.contains("<main id=\"main\"") && page.body.contains("class=\"skip\""), "{path}");
-        // The policy allows no script and no style in the page, so there must be none.
+        // The content security policy allows no inline script and no inline style.
         assert!(
             !page.body.contains("<style") && !page.body.contains(" style=") && !page.body.contains(" onclick=")
         );
@@ -104,9 +104,9 @@ async fn every_page_is_there_and_whoever_is_not_signed_in_is_asked_to() {
     }
     assert!(!reader.get(&outbox).await.is(200).body.contains("<form method=\"post\" action=\"/outboxes"));
     for path in ["/assets/console.css", "/assets/console.js"] {
-        stranger.get(path).await.is(200);
+        outsider.get(path).await.is(200);
     }
-    stranger.post("/login", "token=sym_wrong").await.is(401);
+    outsider.post("/login", "token=sym_wrong").await.is(401);
     all.get("/outboxes/not-a-uuid").await.is(400);
     all.get("/search?from=yesterday").await.is(400);
     all.get("/metadata?from=yesterday").await.is(400);
@@ -120,13 +120,13 @@ async fn every_page_is_there_and_whoever_is_not_signed_in_is_asked_to() {
 }
 
 #[tokio::test]
-async fn what_people_wrote_stays_text() {
-    let office = Office::open().await;
-    let failed = office.failed(1).await;
-    let console = office.console(&[]).await;
+async fn text_of_operators_is_escaped() {
+    let fixture = Fixture::new().await;
+    let failed = fixture.failed(1).await;
+    let console = fixture.console(&[]).await;
     let browser = Browser::open(&console, "").await;
     let path = format!("/outboxes/{failed}");
-    let csrf = browser.secret(&path).await;
+    let csrf = browser.csrf_token(&path).await;
     let form = format!(
         "csrf={csrf}&resolution=SKIPPED&actor=%3Cscript%3Ex%3C/script%3E&reason=%22%3E%3Cb%3E&confirm={failed}"
     );
@@ -139,20 +139,20 @@ async fn what_people_wrote_stays_text() {
 }
 
 #[tokio::test]
-async fn an_unknown_outcome_takes_its_two_steps_and_each_is_confirmed_by_its_id() {
-    let office = Office::open().await;
-    let unknown = office.unknown(1).await;
-    let console = office.console(&[("duty", &["operate"])]).await;
+async fn an_unknown_outcome_is_resolved_then_redriven_and_each_step_is_confirmed_by_the_id() {
+    let fixture = Fixture::new().await;
+    let unknown = fixture.unknown(1).await;
+    let console = fixture.console(&[("duty", &["operate"])]).await;
     let browser = Browser::open(&console, "duty").await;
     let path = format!("/outboxes/{unknown}");
     let page = browser.get(&path).await.is(200).body;
     assert!(page.contains("pay-1/key") && page.contains("/resolve\"") && !page.contains("/redrive\""), "{page}");
-    let csrf = browser.secret(&path).await;
+    let csrf = browser.csrf_token(&path).await;
     let resolve = format!("{path}/resolve");
     let form = |csrf: &str, confirm: &str| {
         format!("csrf={csrf}&resolution=NOT_PAID&actor=ana&reason=asked&confirm={confirm}")
     };
-    // Without the secret of the form, with another's, without the id.
+    // Without the CSRF token, with a wrong one, without the id.
     browser.post(&resolve, &form("", &unknown.to_string())).await.is(403);
     browser.post(&resolve, &form("another", &unknown.to_string())).await.is(403);
     browser.post(&resolve, &form(&csrf, "yes")).await.is(400);
@@ -163,33 +163,36 @@ async fn an_unknown_outcome_takes_its_two_steps_and_each_is_confirmed_by_its_id(
     ];
     let good = form(&csrf, &unknown.to_string());
     http::ask(console.address, "POST", &resolve, &headers, &good).await.is(403);
-    assert_eq!(office.operations("RESOLVE").await, 0);
+    assert_eq!(fixture.operations("RESOLVE").await, 0);
     assert_eq!(browser.post(&resolve, &good).await.is(303).header("location"), path);
-    assert_eq!(office.operations("RESOLVE").await, 1);
+    assert_eq!(fixture.operations("RESOLVE").await, 1);
 
     let page = browser.get(&path).await.is(200).body;
-    assert!(page.contains("Not paid: a person found out.") && page.contains("/redrive\""), "{page}");
+    assert!(page.contains("Resolved as NOT_PAID by an operator.") && page.contains("/redrive\""), "{page}");
     let form = format!("csrf={csrf}&actor=ana&reason=not+booked&confirm={unknown}");
     let redriven = browser.post(&format!("{path}/redrive"), &form).await.is(303);
     let new = redriven.header("location").to_owned();
-    assert!(browser.get(&new).await.is(200).body.contains(&unknown.to_string()), "it says what it tries again");
-    assert!(browser.get(&path).await.is(200).body.contains("It failed, and was tried again."));
+    assert!(
+        browser.get(&new).await.is(200).body.contains(&unknown.to_string()),
+        "it names the outbox that it redrives"
+    );
+    assert!(browser.get(&path).await.is(200).body.contains("It failed and was redriven."));
     let actor = "select count(*) from symphony.payment_outbox_operations where actor = 'duty: ana'";
-    assert_eq!(office.owner.query_one(actor, &[]).await.unwrap().get::<_, i64>(0), 2);
+    assert_eq!(fixture.owner.query_one(actor, &[]).await.unwrap().get::<_, i64>(0), 2);
 
     browser.post("/logout", &format!("csrf={csrf}")).await.is(303);
     browser.get(&path).await.is(303);
 }
 
 #[tokio::test]
-async fn rails_and_dead_letters_are_worked_on_by_forms() {
-    let office = Office::open().await;
+async fn rails_and_dead_letters_can_be_changed_by_forms() {
+    let fixture = Fixture::new().await;
     for number in 1..=2 {
-        office.failed(number).await;
+        fixture.failed(number).await;
     }
-    let console = office.console(&[]).await;
+    let console = fixture.console(&[]).await;
     let browser = Browser::open(&console, "").await;
-    let csrf = browser.secret("/rails").await;
+    let csrf = browser.csrf_token("/rails").await;
     let signed = format!("csrf={csrf}&actor=ana&reason=a+test");
     browser.post(&format!("/rails/{RAIL}/pause"), &signed).await.is(303);
     assert!(browser.get("/rails").await.body.contains("Resume sepa"));
@@ -205,16 +208,16 @@ async fn rails_and_dead_letters_are_worked_on_by_forms() {
     for (kind, count) in
         [("PAUSE_RAIL", 1), ("RESUME_RAIL", 1), ("REPAIR", 1), ("SET_RAIL", 1), ("RETIRE_RAIL", 1)]
     {
-        assert_eq!(office.operations(kind).await, count, "{kind}");
+        assert_eq!(fixture.operations(kind).await, count, "{kind}");
     }
     browser.post(&format!("/rails/{RAIL}/pause"), &format!("csrf={csrf}&actor=ana&reason=")).await.is(400);
 
     let counted = browser.get(&format!("/dead-letters?count=yes&rail_type={RAIL}")).await.is(200).body;
-    assert!(counted.contains("<strong>2 fit"), "{counted}");
+    assert!(counted.contains("<strong>2 match"), "{counted}");
     let many = format!("{signed}&rail_type={RAIL}&expected=");
     browser.post("/dead-letters/redrive", &format!("{many}1")).await.is(409);
     browser.post("/dead-letters/redrive", &format!("{many}2")).await.is(303);
-    assert_eq!(office.operations("REDRIVE").await, 2);
+    assert_eq!(fixture.operations("REDRIVE").await, 2);
     let rebound = [("host", "rebound.example")];
     http::ask(console.address, "GET", "/", &rebound, "").await.is(421);
 }

@@ -1,19 +1,19 @@
-//! Who did what is personal data: the scope `read` does not learn it.
+//! Operators' names are personal data: the scope `read` does not see them.
 
-use crate::office::Office;
+use crate::fixture::Fixture;
 
 #[tokio::test]
-async fn who_repaired_is_not_for_the_scope_read() {
-    let office = Office::open().await;
-    let id = office.enqueue(1).await;
-    office.claim().await;
+async fn the_scope_read_does_not_see_which_operator_repaired_a_rail() {
+    let fixture = Fixture::new().await;
+    let id = fixture.enqueue(1).await;
+    fixture.claim().await;
     let expire =
         "update symphony.payment_outbox_pending set lease_expires_at = now() where lease_token is not null";
-    office.owner.execute(expire, &[]).await.unwrap();
-    let console = office.console(&[("reader", &["read"]), ("duty-token", &["operate", "audit"])]).await;
-    let warrant = serde_json::json!({ "actor": "maria", "reason": "the relayer is down" });
-    console.post("duty-token", "/rails/sepa/repair", &warrant).await.is(200);
-    console.post("duty-token", "/rails/sepa/pause", &warrant).await.is(200);
+    fixture.owner.execute(expire, &[]).await.unwrap();
+    let console = fixture.console(&[("reader", &["read"]), ("duty-token", &["operate", "audit"])]).await;
+    let audit_context = serde_json::json!({ "actor": "maria", "reason": "the relayer is down" });
+    console.post("duty-token", "/rails/sepa/repair", &audit_context).await.is(200);
+    console.post("duty-token", "/rails/sepa/pause", &audit_context).await.is(200);
     let mut paths =
         vec!["/rails".to_owned(), "/rails/sepa".to_owned(), "/outboxes".to_owned(), "/overview".to_owned()];
     paths.extend([
@@ -25,13 +25,16 @@ async fn who_repaired_is_not_for_the_scope_read() {
     for path in paths {
         let told = console.get("reader", &path).await.to_string();
         for personal in ["maria", "duty-token", "the relayer is down"] {
-            assert!(!told.contains(personal), "{path} tells {personal}: {told}");
+            assert!(!told.contains(personal), "{path} shows {personal}: {told}");
         }
     }
     let log = console.get("duty-token", "/operations").await.to_string();
-    assert!(log.contains("duty-token: maria") && log.contains("REPAIR"), "the log of operations says who: {log}");
-    // The ledger is for every role that reads payments: it names no person either.
-    let kept: String = office
+    assert!(
+        log.contains("duty-token: maria") && log.contains("REPAIR"),
+        "the audit log names the operator: {log}"
+    );
+    // The ledger is for every role that reads payments: it names no operator either.
+    let kept: String = fixture
         .owner
         .query_one("select string_agg(a::text, ' ') from symphony.payment_outbox_attempts a", &[])
         .await

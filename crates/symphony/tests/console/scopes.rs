@@ -5,31 +5,31 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::fixture::Fixture;
 use crate::http;
-use crate::office::Office;
 
-/// A path with something in its braces that may be there or not: it is about who may ask.
+/// A path with sample parameters, which need not exist: the test is about access.
 fn concrete(path: &str) -> String {
     path.replace("{outbox_id}", "0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f")
         .replace("{rail_type}", "nowhere")
-        .replace("{participant_id}", "nobody")
+        .replace("{participant_id}", "unknown")
         .replace("{event_id}", "1")
         .replace("{entry_id}", "0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f")
 }
 
 #[tokio::test]
 async fn every_endpoint_is_answered_for_its_scope_and_for_no_other() {
-    let office = Office::open().await;
+    let fixture = Fixture::new().await;
     let holders: [(&str, &[&str]); 3] =
         [("reader", &["read"]), ("operator", &["operate"]), ("auditor", &["audit"])];
-    let console = office.console(&holders).await;
+    let console = fixture.console(&holders).await;
     let description = console.get("reader", "/openapi.json").await;
     let mut asked = 0;
     for (path, operations) in description["paths"].as_object().unwrap() {
         for (method, operation) in operations.as_object().unwrap() {
             let scope = operation["security"][0]["token"][0].as_str().unwrap();
             let (method, path) = (method.to_uppercase(), concrete(path));
-            // An empty body is refused by whoever lets it come that far, and changes nothing.
+            // The handler refuses an empty body, so nothing changes.
             console.ask("", &method, &path, "").await.refused(401);
             for (name, has) in holders {
                 let answer = console.ask(name, &method, &path, "").await;
@@ -50,7 +50,7 @@ async fn every_endpoint_is_answered_for_its_scope_and_for_no_other() {
 }
 
 #[test]
-fn the_description_in_the_documents_is_the_one_of_this_build() {
+fn the_openapi_file_in_docs_is_the_one_of_this_build() {
     let output = Command::new(env!("CARGO_BIN_EXE_symphony")).arg("api").output().unwrap();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
     let kept = std::fs::read_to_string(&file).unwrap_or_default();
@@ -58,7 +58,7 @@ fn the_description_in_the_documents_is_the_one_of_this_build() {
     assert!(same, "docs/openapi.json is out of date: write it with: symphony api > docs/openapi.json");
     let description: Value = serde_json::from_str(&kept).unwrap();
     assert_eq!(description["openapi"], "3.1.0");
-    // Every reference leads somewhere.
+    // Every reference has its definition.
     let schemas = description["components"]["schemas"].as_object().unwrap();
     for reference in kept.split("\"$ref\": \"#/components/schemas/").skip(1) {
         let name = reference.split('"').next().unwrap();

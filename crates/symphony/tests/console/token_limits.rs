@@ -1,11 +1,11 @@
-//! What the holder of one token may take, so that the others keep theirs; and a console at an address of its own.
+//! Limits per token, and a console at its own address.
 
-use symphony_proof::kit::wait::BOUND;
+use symphony_testkit::wait::DEFAULT_TIMEOUT;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use crate::fixture::{Console, Fixture, generate_token};
 use crate::http;
-use crate::office::{Console, Office, mint};
 
 async fn log_in(console: &Console, who: &str) -> String {
     let form = format!("token={}", console.token(who));
@@ -15,8 +15,8 @@ async fn log_in(console: &Console, who: &str) -> String {
 
 #[tokio::test]
 async fn six_hundred_logins_with_one_token_end_no_session_of_another() {
-    let office = Office::open().await;
-    let console = office.console(&[("ana", &["read"]), ("bo", &["read"])]).await;
+    let fixture = Fixture::new().await;
+    let console = fixture.console(&[("ana", &["read"]), ("bo", &["read"])]).await;
     let of_bo = log_in(&console, "bo").await;
     let mut last = String::new();
     for _ in 0..600 {
@@ -28,16 +28,16 @@ async fn six_hundred_logins_with_one_token_end_no_session_of_another() {
 }
 
 #[tokio::test]
-async fn one_token_cannot_take_every_live_stream() {
-    let office = Office::open().await;
-    let console = office.console(&[("ana", &["read"]), ("bo", &["read"])]).await;
+async fn one_token_cannot_use_up_the_live_streams() {
+    let fixture = Fixture::new().await;
+    let console = fixture.console(&[("ana", &["read"]), ("bo", &["read"])]).await;
     let (ana, bo) = (log_in(&console, "ana").await, log_in(&console, "bo").await);
     let watch = async |cookie: &str| {
         let mut stream = TcpStream::connect(console.address).await.unwrap();
         let head = format!("GET /live HTTP/1.1\r\nhost: {}\r\ncookie: {cookie}\r\n\r\n", console.address);
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut status = [0; 12];
-        tokio::time::timeout(BOUND, stream.read_exact(&mut status)).await.unwrap().unwrap();
+        tokio::time::timeout(DEFAULT_TIMEOUT, stream.read_exact(&mut status)).await.unwrap().unwrap();
         (stream, String::from_utf8(status.to_vec()).unwrap())
     };
     let mut held = Vec::new();
@@ -50,14 +50,14 @@ async fn one_token_cannot_take_every_live_stream() {
 }
 
 #[tokio::test]
-async fn a_console_at_an_address_of_its_own_leaves_the_probes_alone() {
-    let office = Office::open().await;
-    let (_, hash) = mint("ana");
+async fn a_console_at_its_own_address_does_not_serve_the_probes() {
+    let fixture = Fixture::new().await;
+    let (_, hash) = generate_token("ana");
     let token = format!("[[console.tokens]]\nname = 'ana'\nhash = '{hash}'\nscopes = ['read']\n");
-    let console = format!("{}listen = '127.0.0.1:0'\n{token}", office.logins());
-    let settings = office.settings("127.0.0.1:0", &console).await;
-    let program = office.launch(&settings).start().unwrap();
-    let line = program.wait_for_line(|line| line.contains("\"endpoints\""), BOUND).await.unwrap();
+    let console = format!("{}listen = '127.0.0.1:0'\n{token}", fixture.logins());
+    let settings = fixture.settings("127.0.0.1:0", &console).await;
+    let program = fixture.launch(&settings).start().unwrap();
+    let line = program.wait_for_line(|line| line.contains("\"endpoints\""), DEFAULT_TIMEOUT).await.unwrap();
     let line: serde_json::Value = serde_json::from_str(&line).unwrap();
     let address = |name: &str| line[name].as_str().unwrap().strip_prefix("http://").unwrap().parse().unwrap();
     let (probes, console) = (address("endpoints"), address("console"));
@@ -74,7 +74,7 @@ async fn a_console_at_an_address_of_its_own_leaves_the_probes_alone() {
         http::ask(at, "GET", path, &[], "").await.is(status);
     }
     // Without tokens it is the console's own address that must be on loopback.
-    let open = office.settings("127.0.0.1:0", &format!("{}listen = '0.0.0.0:0'\n", office.logins())).await;
-    let program = office.launch(&open).start().unwrap();
-    assert_eq!(program.exit_code(BOUND).await.unwrap(), 2, "{}", program.tail());
+    let open = fixture.settings("127.0.0.1:0", &format!("{}listen = '0.0.0.0:0'\n", fixture.logins())).await;
+    let program = fixture.launch(&open).start().unwrap();
+    assert_eq!(program.exit_code(DEFAULT_TIMEOUT).await.unwrap(), 2, "{}", program.tail());
 }

@@ -1,4 +1,4 @@
-//! `symphony demo`: it pays and tells of it, is killed here and there, audits, and leaves nothing behind.
+//! `symphony demo`: load, kills, audits, and nothing left behind.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -17,13 +17,13 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use symphony_outbox::connect::Target;
-use symphony_proof::kit::process::{Launch, Program};
-use symphony_proof::kit::wait;
+use symphony_db::connect::Target;
+use symphony_testkit::process::{Launch, Program};
+use symphony_testkit::wait;
 use tempfile::TempDir;
 
 /// A demo drains for six minutes at most; this is for everything around it on a busy machine.
-const BOUND: Duration = Duration::from_secs(480);
+const DEMO_TIMEOUT: Duration = Duration::from_secs(480);
 
 /// A folder for all that a demo makes, which a server of another user may enter. Its path is short, for sockets.
 fn folder() -> TempDir {
@@ -37,7 +37,7 @@ const SLOWLY: [&str; 5] = ["demo", "--payments-per-second", "20", "--participant
 
 /// With its folder, and with settings that must not reach whatever it starts.
 fn prepared(launch: Launch, folder: &Path) -> Launch {
-    let nothing = "postgres://nobody@127.0.0.1:1/nothing";
+    let nothing = "postgres://unused@127.0.0.1:1/nothing";
     let theirs = ["DATABASE_URL", "SYMPHONY_CONSOLE_READ_URL", "SYMPHONY_CONSOLE_ACT_URL"];
     theirs.into_iter().fold(launch.env("TMPDIR", folder), |launch, name| launch.env(name, nothing))
 }
@@ -46,7 +46,9 @@ fn prepared(launch: Launch, folder: &Path) -> Launch {
 async fn paying(folder: &Path, arguments: &[&str]) -> Program {
     let launch = Launch::new(env!("CARGO_BIN_EXE_symphony")).args(SLOWLY).args(arguments);
     let demo = prepared(launch, folder).start().unwrap();
-    demo.wait_for_line(|line| number(line, "dispatched").is_some_and(|paid| paid > 0), BOUND).await.unwrap();
+    demo.wait_for_line(|line| number(line, "dispatched").is_some_and(|paid| paid > 0), DEMO_TIMEOUT)
+        .await
+        .unwrap();
     // A folder for PostgreSQL, one for each broker and one for the Redis of metadata, and who works in them.
     assert!(of(folder).len() >= 4 && std::fs::read_dir(folder).unwrap().count() == 4, "it is somewhere else");
     demo
@@ -146,9 +148,9 @@ async fn relayers_and_a_broker_are_killed_and_the_audit_holds() {
     metadata_is_kept(&audit, &["the database copies", "Redis on port "]);
     // Without a terminal there are plain lines, and nothing that would steer one.
     let heard = |words: &str| said.lines().any(|line| line.contains(words));
-    assert!(heard("paying: enqueued ") && heard("kill -9 relayer-1.1") && heard("; events "), "{said}");
-    assert!(heard("; metadata ") && heard(" entries freed"), "{said}");
-    let again = |line: &str| line.starts_with("NATS on port ") && line.ends_with(" started again");
+    assert!(heard("load: enqueued ") && heard("kill -9 relayer-1.1") && heard("; events "), "{said}");
+    assert!(heard("; metadata ") && heard(" metadata claims expired"), "{said}");
+    let again = |line: &str| line.starts_with("NATS on port ") && line.ends_with(" restarted");
     assert!(heard("kill -9 NATS on port ") && said.lines().any(again), "{said}");
     assert!(!said.contains('\u{1b}'), "{said}");
     nothing_is_left(folder.path());
@@ -161,11 +163,11 @@ async fn without_brokers_events_go_to_receivers_over_http_and_metadata_to_the_da
     let nowhere = nowhere.to_str().unwrap();
     let (audit, said) =
         audited(folder.path(), &[("SYMPHONY_NATS_SERVER", nowhere), ("SYMPHONY_REDIS_SERVER", nowhere)]);
-    events_have_arrived(&audit, ["a receiver over HTTP on port "; 2]);
+    events_have_arrived(&audit, ["an HTTP receiver on port "; 2]);
     metadata_is_kept(&audit, &["the database copies"]);
-    assert!(said.lines().any(|line| line.starts_with("there is no Redis for metadata: ")), "{said}");
+    assert!(said.lines().any(|line| line.starts_with("Redis for metadata is not installed: ")), "{said}");
     for broker in ["NATS", "Redis"] {
-        assert!(said.lines().any(|line| line.starts_with(&format!("there is no {broker} here: "))), "{said}");
+        assert!(said.lines().any(|line| line.starts_with(&format!("{broker} is not installed: "))), "{said}");
     }
     nothing_is_left(folder.path());
 }
@@ -175,10 +177,10 @@ async fn a_second_ctrl_c_leaves_at_once_and_removes_everything() {
     let folder = folder();
     let demo = paying(folder.path(), &["--for", "1h", "--faults", "many"]).await;
     interrupt(&demo);
-    demo.wait_for_line(|line| line.contains("stopping early"), BOUND).await.unwrap();
+    demo.wait_for_line(|line| line.contains("stopping early"), DEMO_TIMEOUT).await.unwrap();
     interrupt(&demo);
     // Where everything had ended in between, the audit was faster.
-    let code = demo.exit_code(BOUND).await.unwrap();
+    let code = demo.exit_code(DEMO_TIMEOUT).await.unwrap();
     assert!(matches!(code, 130 | 0), "{code}: {}", demo.tail());
     nothing_is_left(folder.path());
 }
@@ -189,24 +191,24 @@ async fn a_demo_that_is_killed_takes_its_processes_with_it() {
     let demo = paying(folder.path(), &["--for", "1h"]).await;
     demo.kill9().await.unwrap();
     let gone = async || of(folder.path()).is_empty();
-    wait::until("everything that it had started is gone", BOUND, gone).await.unwrap();
+    wait::until("everything that it had started is gone", DEMO_TIMEOUT, gone).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_bank_that_forgets_its_keys_is_found_out() {
     let folder = folder();
     let demo = paying(folder.path(), &["--for", "1h", "--kill-every", "0s", "--faults", "none"]).await;
-    let begins = demo.wait_for_line(|line| line.contains("the bank on "), BOUND).await.unwrap();
+    let begins = demo.wait_for_line(|line| line.contains("the bank on "), DEMO_TIMEOUT).await.unwrap();
     let bank = begins.split_once("the bank on ").unwrap().1.split(',').next().unwrap().to_owned();
-    // Whoever is asked about a key that it has executed and forgotten says that it has never seen it.
+    // The bank answers an inquiry about a forgotten key as never seen, although it executed the payment.
     let answer = ask(&bank, "PUT", "/v1/faults", r#"{"cut_after": "0.5", "forget_after": "0keys"}"#);
     assert!(answer.contains(" 200 "), "{answer}");
     let twice = async || !ask(&bank, "GET", "/v1/stats", "").contains("\"executed_again\":0,");
-    wait::until("the bank has executed a key twice", BOUND, twice).await.unwrap();
+    wait::until("the bank has executed a key twice", DEMO_TIMEOUT, twice).await.unwrap();
     interrupt(&demo);
-    assert_eq!(demo.exit_code(BOUND).await.unwrap(), 1, "{}", demo.tail());
-    demo.wait_for_line(|line| line.contains("FOUND the bank has executed key"), BOUND).await.unwrap();
-    demo.wait_for_line(|line| line.contains("THE AUDIT DOES NOT HOLD"), BOUND).await.unwrap();
+    assert_eq!(demo.exit_code(DEMO_TIMEOUT).await.unwrap(), 1, "{}", demo.tail());
+    demo.wait_for_line(|line| line.contains("VIOLATION the bank has executed key"), DEMO_TIMEOUT).await.unwrap();
+    demo.wait_for_line(|line| line.contains("AUDIT FAILED"), DEMO_TIMEOUT).await.unwrap();
     nothing_is_left(folder.path());
 }
 
@@ -235,7 +237,7 @@ async fn brokers_and_stores_that_lose_what_they_have_confirmed_are_found_out() {
     let folder = folder();
     let demo = paying(folder.path(), &["--for", "1h", "--kill-every", "0s", "--faults", "none"]).await;
     let port = async |beginning: &str, before: &str| {
-        let line = demo.wait_for_line(|line| line.starts_with(beginning), BOUND).await.unwrap();
+        let line = demo.wait_for_line(|line| line.starts_with(beginning), DEMO_TIMEOUT).await.unwrap();
         line.split_once(before).unwrap().1.split(',').next().unwrap().to_owned()
     };
     let [database, events, metadata] = [
@@ -249,39 +251,39 @@ async fn brokers_and_stores_that_lose_what_they_have_confirmed_are_found_out() {
     let copies = format!("postgres://postgres@127.0.0.1:{database}/copies");
     let copies = Target::parse(&copies).unwrap().connect().await.unwrap();
     copies.batch_execute(LIES).await.unwrap();
-    // Whoever takes everything out of the stream takes something out, once there was something.
+    // Trimming the stream removes an event once there is one.
     let loses = async || {
         let answers = tell_redis(&events, &password, "XTRIM payroll MAXLEN 0");
         assert!(answers.starts_with("+OK\r\n:"), "{answers}");
         !answers.contains(":0\r\n")
     };
-    wait::until("Redis had an event to lose", BOUND, loses).await.unwrap();
-    // What has another name is of nobody.
+    wait::until("Redis had an event to lose", DEMO_TIMEOUT, loses).await.unwrap();
+    // A renamed key belongs to no entity.
     let renames = async || {
-        let rename = "RENAME symphony:metadata:payroll:merchant-2 symphony:metadata:payroll:nobody";
+        let rename = "RENAME symphony:metadata:payroll:merchant-2 symphony:metadata:payroll:renamed";
         tell_redis(&metadata, &password, rename).starts_with("+OK\r\n+OK\r\n")
     };
-    wait::until("Redis had a record to rename", BOUND, renames).await.unwrap();
+    wait::until("Redis had a record to rename", DEMO_TIMEOUT, renames).await.unwrap();
     let lied = async || {
         let lies = copies.query_one("select count(distinct lie) from lies", &[]).await.unwrap();
         lies.get::<_, i64>(0) == 2
     };
-    wait::until("the database has told both its lies", BOUND, lied).await.unwrap();
+    wait::until("the database has told both its lies", DEMO_TIMEOUT, lied).await.unwrap();
     drop(copies);
     interrupt(&demo);
-    assert_eq!(demo.exit_code(BOUND).await.unwrap(), 1, "{}", demo.tail());
+    assert_eq!(demo.exit_code(DEMO_TIMEOUT).await.unwrap(), 1, "{}", demo.tail());
     let found = [
-        ["FOUND Redis on port ", "was committed and is missing"],
-        ["FOUND Redis on port ", "\"payroll/nobody\" is there with version "],
-        ["FOUND the database copies: ", "\"merchant/merchant-1\" was published and is missing"],
-        ["FOUND the database copies: \"merchant/merchant-", ", and version "],
-        ["events: ", "THE AUDIT DOES NOT HOLD"],
-        ["metadata: ", "THE AUDIT DOES NOT HOLD"],
-        ["payments: 0 lost, 0 executed twice; ", "everything else agrees"],
+        ["VIOLATION Redis on port ", "was committed and is missing"],
+        ["VIOLATION Redis on port ", "\"payroll/renamed\" is there with version "],
+        ["VIOLATION the database copies: ", "\"merchant/merchant-1\" was published and is missing"],
+        ["VIOLATION the database copies: \"merchant/merchant-", ", and version "],
+        ["events: ", "AUDIT FAILED"],
+        ["metadata: ", "AUDIT FAILED"],
+        ["payments: 0 lost, 0 executed twice; ", "no violations"],
     ];
     for [begins, says] in found {
         let line = |line: &str| line.trim_start().starts_with(begins) && line.contains(says);
-        demo.wait_for_line(line, BOUND).await.unwrap();
+        demo.wait_for_line(line, DEMO_TIMEOUT).await.unwrap();
     }
     nothing_is_left(folder.path());
 }
@@ -289,7 +291,7 @@ async fn brokers_and_stores_that_lose_what_they_have_confirmed_are_found_out() {
 /// What a Redis of the demo answers to its user's name, and to a command.
 fn tell_redis(port: &str, password: &str, command: &str) -> String {
     let mut redis = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
-    redis.set_read_timeout(Some(BOUND)).unwrap();
+    redis.set_read_timeout(Some(DEMO_TIMEOUT)).unwrap();
     write!(redis, "AUTH symphony {password}\r\n{command}\r\nQUIT\r\n").unwrap();
     let mut answers = String::new();
     redis.read_to_string(&mut answers).unwrap();
@@ -298,7 +300,7 @@ fn tell_redis(port: &str, password: &str, command: &str) -> String {
 
 fn ask(host: &str, method: &str, path: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(host).unwrap();
-    stream.set_read_timeout(Some(BOUND)).unwrap();
+    stream.set_read_timeout(Some(DEMO_TIMEOUT)).unwrap();
     let length = body.len();
     let head = format!("{method} {path} HTTP/1.0\r\nHost: {host}\r\nContent-Type: application/json\r\n");
     write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}").unwrap();

@@ -1,31 +1,31 @@
-//! `symphony verify` against databases that were tampered with, used by strangers, dumped, restored and upgraded.
+//! `symphony verify` against databases that were changed by hand, shared with other applications, restored or upgraded.
 //!
 //! # Layout
-//! - `planted`: every kind of drift is named, with its severity
-//! - `strangers`: what a login can do without rights of ours stops no relayer
-//! - `restored`: a dump, a restore and an upgrade are no drift
+//! - `manual_changes`: verify reports every kind of drift, with its severity
+//! - `unprivileged_logins`: what other logins may create stops no relayer
+//! - `restore_and_upgrade`: a dump, a restore and an upgrade are no drift
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
+    reason = "clippy.toml allows it in tests, but does not recognise helpers outside of test functions"
 )]
 
-mod planted;
+mod manual_changes;
 #[path = "../program/mod.rs"]
 mod program;
-mod restored;
-mod strangers;
+mod restore_and_upgrade;
+mod unprivileged_logins;
 
 use program::{Ran, symphony};
-use symphony_outbox::connect::Target;
-use symphony_proof::kit::postgres::Cluster;
+use symphony_db::connect::Target;
+use symphony_testkit::postgres::Cluster;
 use tokio_postgres::Client;
 
 async fn connect(url: &str) -> Client {
     Target::parse(url).unwrap().connect().await.unwrap()
 }
 
-/// A database of this name with these lanes, and its superuser.
+/// Creates a database of this name with these lanes. Returns a superuser session.
 async fn installed(cluster: &Cluster, name: &str, lanes: &[&str]) -> Client {
     connect(&cluster.url("postgres")).await.batch_execute(&format!("create database {name}")).await.unwrap();
     let lanes = lanes.iter().flat_map(|lane| ["--lane", lane]);
@@ -34,7 +34,7 @@ async fn installed(cluster: &Cluster, name: &str, lanes: &[&str]) -> Client {
     connect(&cluster.url(name)).await
 }
 
-/// What verify names, each with its severity.
+/// The differences that verify reports, each with its severity.
 fn differences(verified: &Ran) -> Vec<String> {
     if verified.stdout.starts_with("no difference") {
         return Vec::new();
@@ -42,7 +42,7 @@ fn differences(verified: &Ran) -> Vec<String> {
     verified.stdout.lines().map(str::to_owned).collect()
 }
 
-/// Runs `symphony run --check` on payments and events, as a login with a relayer's roles.
+/// Runs `symphony run --check` on payments and events, as a login with the role of a relayer.
 async fn run_check(cluster: &Cluster, superuser: &Client, database: &str) -> Ran {
     let url = cluster.url(database);
     if !symphony(&url, &["rail", "list"]).exits(0).stdout.contains("sepa") {

@@ -1,28 +1,29 @@
-//! The event lane as processes: two relayers carry events to a real broker while relayers and the broker are killed.
+//! The event lane as processes: two relayers publish to a real broker while relayers and the broker are killed.
 //!
 //! # Layout
-//! - [`killing`]: the run itself, for each broker
-//! - [`course`]: a database, a broker and relayers, and how far they have come; [`publishers`] feed it
-//! - [`bus`]: a broker, and what somebody else finds in it; [`rabbitmq`] is how that one is read, for the others the kit knows
-//! - [`refusing`]: why a relayer with events does not start
+//! - [`crash_recovery`]: the run with kills, for each broker
+//! - [`startup_checks`]: why a relayer with events does not start
+//! - [`harness`]: a test database, a broker and relayers; [`producers`] publish the events
+//! - [`broker`]: a real broker, and the events that a consumer reads from it; [`rabbitmq`] has the consumer of
+//!   RabbitMQ, the test kit those of the others
 //!
-//! The relayer as a process, and HTTP to ask it, are those of the tests of the payment lane; other commands are run by [`program`].
+//! [`relayer`] and [`http`] belong to the tests of the payment lane. [`program`] runs other commands.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
+    reason = "clippy.toml allows it in tests, but does not recognise helpers outside of test functions"
 )]
 
-mod bus;
-mod course;
+mod broker;
+mod crash_recovery;
+mod harness;
 #[path = "../relayer/http.rs"]
 mod http;
-mod killing;
+mod producers;
 #[path = "../program/mod.rs"]
 mod program;
-mod publishers;
 mod rabbitmq;
-mod refusing;
 #[path = "../relayer/relayer.rs"]
-#[allow(dead_code, reason = "the payment lane asks more of it")]
+#[allow(dead_code, reason = "the payment lane uses more of it")]
 mod relayer;
+mod startup_checks;

@@ -1,14 +1,14 @@
-//! RabbitMQ: a durable queue behind a durable exchange, read by a consumer that takes one message after the other.
+//! RabbitMQ with a durable queue behind a durable exchange, and a consumer that reads the queue in order.
 
 use lapin::options::{BasicGetOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Connection, ConnectionProperties, ExchangeKind};
-use symphony_proof::kit::audit::events::Event;
-use symphony_proof::kit::brokers::USER;
+use symphony_testkit::brokers::USER;
+use symphony_testkit::reconciliation::events::Event;
 
-use crate::bus::{DESTINATION, PASSWORD};
+use crate::broker::{DESTINATION, PASSWORD};
 
-const QUEUE: &str = "kept";
+const QUEUE: &str = "events";
 
 async fn connect(port: u16) -> Connection {
     let uri = format!("amqp://{USER}:{PASSWORD}@127.0.0.1:{port}/%2f");

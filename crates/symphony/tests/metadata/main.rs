@@ -1,28 +1,27 @@
-//! The metadata lane as processes: relayers carry entries to a real second store while relayers and the store are killed.
+//! The metadata lane as processes: relayers copy entries to a real second store while the test kills both.
 //!
 //! # Layout
-//! - [`killing`]: relayers and the store are killed at moments by chance; [`dying`]: a relayer dies at each step of its loop
-//! - [`poisoned`]: a store that refuses, and what is logged of it
-//! - [`refusing`]: why a relayer with metadata does not start
-//! - [`course`]: a database, relayers and how far they have come; [`second`]: the second store, and what somebody else finds in it
+//! - [`crash_recovery`]: relayers and the store die at random moments, and a relayer at each step of its loop
+//! - [`dead_letters`]: a store that refuses entries, and their log lines
+//! - [`startup_checks`]: why a relayer with metadata does not start
+//! - [`harness`]: a test database, a second store and relayers; [`second_store`]: a real store, and the records in it
 //!
-//! The relayer as a process, and HTTP to ask it, are those of the tests of the payment lane; other commands are run by [`program`].
+//! [`relayer`] and [`http`] belong to the tests of the payment lane. [`program`] runs other commands.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
+    reason = "clippy.toml allows it in tests, but does not recognise helpers outside of test functions"
 )]
 
-mod course;
-mod dying;
+mod crash_recovery;
+mod dead_letters;
+mod harness;
 #[path = "../relayer/http.rs"]
 mod http;
-mod killing;
-mod poisoned;
 #[path = "../program/mod.rs"]
 mod program;
-mod refusing;
 #[path = "../relayer/relayer.rs"]
-#[allow(dead_code, reason = "the payment lane asks more of it")]
+#[allow(dead_code, reason = "the payment lane uses more of it")]
 mod relayer;
-mod second;
+mod second_store;
+mod startup_checks;

@@ -1,6 +1,6 @@
-//! What is committed late is in exactly one export, and never in none.
+//! An operation that commits late is in exactly one export.
 
-use symphony_proof::kit::scratch::Server;
+use symphony_testkit::test_database::Server;
 use tokio_postgres::Client;
 
 use crate::program::{Ran, symphony};
@@ -59,7 +59,7 @@ async fn an_export_is_refused_while_an_operation_is_not_committed_and_names_its_
     let first = export(&auditor, "2020-01-01T00:00Z", &end).exits(0).stdout;
     let second = export(&auditor, &end, "2099-01-01T00:00Z").exits(0);
     assert_eq!(first.matches("PAUSE_RAIL").count() + second.stdout.matches("PAUSE_RAIL").count(), 1, "{first}");
-    assert!(second.stderr.contains("start the next one there"), "{}", second.all());
+    assert!(second.stderr.contains("start the next one with --from"), "{}", second.all());
     export(&auditor, "2098-01-01T00:00Z", "2099-01-01T00:00Z").exits(1);
     database.close().await.unwrap();
 }

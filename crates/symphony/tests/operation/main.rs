@@ -1,7 +1,7 @@
-//! A day of work: a payment is enqueued, lost, found and paid, and every command tells it as it is.
+//! The operator commands on one payment: enqueue, an expired lease, a dead letter, a redrive, and what each command shows.
 //!
 //! # Layout
-//! - [`deciding`]: many failures at a time, and what auditors take away
+//! - [`bulk_redrive`]: bulk redrive, and the export of the audit log
 //! - [`late_commit`]: exports, and transactions that are open while they run
 #![expect(
     clippy::unwrap_used,
@@ -9,7 +9,7 @@
     reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
 )]
 
-mod deciding;
+mod bulk_redrive;
 mod late_commit;
 #[path = "../program/mod.rs"]
 mod program;
@@ -18,18 +18,18 @@ use std::time::Duration;
 
 use program::symphony;
 use serde_json::{Value, json};
-use symphony_outbox::payment::{Completion, OUTCOME_UNKNOWN, Outcome, RailAnswer, Reason, worker};
-use symphony_outbox::{BatchSize, WorkerId};
-use symphony_proof::kit::process::{Launch, Program};
-use symphony_proof::kit::proxy::{Newcomers, Proxy};
-use symphony_proof::kit::scratch::{Database, Server};
-use symphony_proof::kit::wait::BOUND;
+use symphony_db::payment::{Completion, OUTCOME_UNKNOWN, Outcome, RailAnswer, Reason, worker};
+use symphony_db::{BatchSize, WorkerId};
+use symphony_testkit::process::{Launch, Program};
+use symphony_testkit::proxy::{Newcomers, Proxy};
+use symphony_testkit::test_database::{Database, Server};
+use symphony_testkit::wait::DEFAULT_TIMEOUT;
 
-/// Claims the one payment that is due, and ends it so.
+/// Claims the one due payment, and completes it with this outcome.
 async fn work(database: &Database, outcome: Outcome) -> String {
     let client = database.connect_as("symphony_executor").await.unwrap();
     let name = WorkerId::from("worker-1");
-    let mut claimed = worker::claim(&client, &name, BatchSize::MOST, Duration::from_secs(60)).await.unwrap();
+    let mut claimed = worker::claim(&client, &name, BatchSize::MAX, Duration::from_secs(60)).await.unwrap();
     assert_eq!(claimed.len(), 1);
     let claimed = claimed.remove(0);
     let completion = Completion { lease: claimed.lease(), outcome, latency: Some(Duration::from_millis(7)) };
@@ -46,16 +46,17 @@ fn events(story: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_payment_is_told_from_its_enqueue_to_its_redrive() {
+async fn inspect_shows_a_payment_from_its_enqueue_to_its_redrive() {
     let server = Server::from_env().await.unwrap();
     let database = server.database().await.unwrap();
     // Each command with the role that it names, and no other.
     let till = database.url_as_login(&["symphony_ingest"]).await.unwrap();
     let duty = database.url_as_login(&["symphony_operator"]).await.unwrap();
     let reader = database.url_as_login(&["symphony_readonly"]).await.unwrap();
-    let warrant = ["--actor", "ana", "--reason", "the statement of today", "--json"];
+    let audit_context = ["--actor", "ana", "--reason", "the statement of today", "--json"];
 
-    let rail = symphony(&duty, &[&["rail", "add", "sepa", "--max-attempts", "3"], &warrant[..]].concat()).exits(0);
+    let rail =
+        symphony(&duty, &[&["rail", "add", "sepa", "--max-attempts", "3"], &audit_context[..]].concat()).exits(0);
     assert_eq!(rail.json()["max_attempts"], 3);
     let enqueue = [
         "enqueue",
@@ -82,15 +83,15 @@ async fn a_payment_is_told_from_its_enqueue_to_its_redrive() {
     let status = symphony(&reader, &["status"]).exits(0).stdout;
     assert!(status.contains("sepa") && status.contains("all payments"), "{status}");
 
-    let redrive = [&["dlq", "redrive", &outbox], &warrant[..]].concat();
+    let redrive = [&["dlq", "redrive", &outbox], &audit_context[..]].concat();
     let refused = symphony(&duty, &redrive).exits(3);
     assert!(refused.stderr.contains("SQLSTATE P7003") && refused.stderr.contains("hint: "), "{}", refused.all());
-    symphony(&duty, &[&["dlq", "resolve", &outbox, "--as", "NOT_PAID"], &warrant[..]].concat()).exits(0);
+    symphony(&duty, &[&["dlq", "resolve", &outbox, "--as", "NOT_PAID"], &audit_context[..]].concat()).exits(0);
     let again = symphony(&duty, &redrive).exits(0).json()["outbox_id"].as_str().unwrap().to_owned();
     let rail = RailAnswer { reference: Some("ref-9".into()), code: Some("ACSC".into()) };
     assert_eq!(work(&database, Outcome::Dispatched { rail }).await, again);
 
-    // By either outbox and by the instruction: one story, without a payload.
+    // By either outbox and by the instruction: the same history, without a payload.
     let story = symphony(&reader, &["inspect", "pay-1", "--json"]).exits(0);
     for id in [&outbox, &again] {
         assert_eq!(symphony(&reader, &["inspect", id, "--json"]).exits(0).json(), story.json());
@@ -118,10 +119,10 @@ async fn a_rail_is_paused_and_resumed_and_what_waits_says_so() {
     let server = Server::from_env().await.unwrap();
     let database = server.database().await.unwrap();
     let url = database.url();
-    let warrant = ["--actor", "ana", "--reason", "the bank is down"];
-    let rail = |action: &[&str]| symphony(&url, &[&["rail"], action, &warrant[..]].concat()).exits(0);
+    let audit_context = ["--actor", "ana", "--reason", "the bank is down"];
+    let rail = |action: &[&str]| symphony(&url, &[&["rail"], action, &audit_context[..]].concat()).exits(0);
     rail(&["add", "sepa", "--max-in-flight", "5", "--ordered", "true"]);
-    assert!(rail(&["set", "sepa", "--max-in-flight", "none"]).stdout.contains("no cap"));
+    assert!(rail(&["set", "sepa", "--max-in-flight", "none"]).stdout.contains("no limit"));
     let enqueue = [
         "enqueue",
         "--instruction",
@@ -181,7 +182,7 @@ async fn a_mistyped_rail_is_refused_with_the_name_that_was_meant_and_one_that_wa
 }
 
 #[tokio::test]
-async fn no_name_of_others_steers_the_terminal() {
+async fn names_in_the_database_cannot_send_control_characters_to_the_terminal() {
     let server = Server::from_env().await.unwrap();
     let database = server.database().await.unwrap();
     let url = database.url();
@@ -206,12 +207,12 @@ async fn no_name_of_others_steers_the_terminal() {
 async fn a_login_without_the_role_is_told_which_it_needs() {
     let server = Server::from_env().await.unwrap();
     let database = server.database().await.unwrap();
-    let nobody = database.url_as_login(&[]).await.unwrap();
-    let warrant = ["--actor", "a", "--reason", "b"];
+    let no_role = database.url_as_login(&[]).await.unwrap();
+    let audit_context = ["--actor", "a", "--reason", "b"];
     for (arguments, role) in [
         (vec!["status"], "symphony_readonly"),
         (vec!["inspect", "x"], "symphony_readonly"),
-        ([&["rail", "set", "sepa"], &warrant[..]].concat(), "symphony_operator"),
+        ([&["rail", "set", "sepa"], &audit_context[..]].concat(), "symphony_operator"),
         (
             vec![
                 "enqueue",
@@ -229,20 +230,20 @@ async fn a_login_without_the_role_is_told_which_it_needs() {
             "symphony_ingest",
         ),
     ] {
-        let refused = symphony(&nobody, &arguments).exits(3);
+        let refused = symphony(&no_role, &arguments).exits(3);
         assert!(refused.stderr.contains(&format!("grant {role} to")), "{arguments:?}: {}", refused.all());
     }
     database.close().await.unwrap();
 }
 
-/// The program that watches, started.
+/// Starts `symphony status --watch`.
 fn watching(url: &str, arguments: &str) -> Program {
     let command = format!("{} status --watch 1 {arguments}", env!("CARGO_BIN_EXE_symphony"));
     Launch::new("/bin/sh").args(["-c", &command]).env("DATABASE_URL", url).env("TERM", "xterm").start().unwrap()
 }
 
 #[tokio::test]
-async fn the_status_tells_of_every_lane_that_is_installed_and_of_no_other() {
+async fn the_status_shows_every_installed_lane_and_no_other() {
     let server = Server::from_env().await.unwrap();
     let database = server.database().await.unwrap();
     let root = database.connect().await.unwrap();
@@ -275,7 +276,7 @@ async fn the_status_tells_of_every_lane_that_is_installed_and_of_no_other() {
 }
 
 #[tokio::test]
-async fn who_watches_sees_each_change_and_goes_on_when_the_database_was_away() {
+async fn a_watch_shows_each_change_and_continues_after_a_database_outage() {
     let server = Server::from_env().await.unwrap();
     let database = server.database().await.unwrap();
     let url = database.url();
@@ -292,7 +293,7 @@ async fn who_watches_sees_each_change_and_goes_on_when_the_database_was_away() {
         // A document is a line.
         let is_so =
             |line: &str| serde_json::from_str::<Value>(line).is_ok_and(|seen| seen["due_unleased_count"] == count);
-        let line = watching.wait_for_line(is_so, BOUND).await.unwrap();
+        let line = watching.wait_for_line(is_so, DEFAULT_TIMEOUT).await.unwrap();
         let seen: Value = serde_json::from_str(&line).unwrap();
         assert!(seen["at"].is_string() && seen["rails"][0]["rail_type"] == "sepa", "{line}");
     };
@@ -300,23 +301,23 @@ async fn who_watches_sees_each_change_and_goes_on_when_the_database_was_away() {
     enqueue("pay-1");
     due(1).await;
     network.cut(Newcomers::Refuse).await;
-    watching.wait_for_line(|line| line.starts_with("error: "), BOUND).await.unwrap();
+    watching.wait_for_line(|line| line.starts_with("error: "), DEFAULT_TIMEOUT).await.unwrap();
     network.accept().await.unwrap();
     enqueue("pay-2");
     due(2).await;
     watching.term();
-    assert_eq!(watching.exit_code(BOUND).await.unwrap(), 0, "{}", watching.tail());
+    assert_eq!(watching.exit_code(DEFAULT_TIMEOUT).await.unwrap(), 0, "{}", watching.tail());
     database.close().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_watch_ends_when_nobody_reads_it_and_does_not_begin_without_a_database() {
+async fn a_watch_ends_when_its_pipe_is_closed_and_does_not_start_without_a_database() {
     let server = Server::from_env().await.unwrap();
     let database = server.database().await.unwrap();
     let read_once = watching(&database.url(), "--json | head -n 1");
-    assert_eq!(read_once.exit_code(BOUND).await.unwrap(), 0, "{}", read_once.tail());
+    assert_eq!(read_once.exit_code(DEFAULT_TIMEOUT).await.unwrap(), 0, "{}", read_once.tail());
     let nowhere = watching("postgres://me@127.0.0.1:1/shop", "");
-    assert_eq!(nowhere.exit_code(BOUND).await.unwrap(), 3, "{}", nowhere.tail());
+    assert_eq!(nowhere.exit_code(DEFAULT_TIMEOUT).await.unwrap(), 3, "{}", nowhere.tail());
     database.close().await.unwrap();
 }
 
@@ -333,11 +334,11 @@ async fn a_terminal_is_drawn_over_and_a_file_is_not() {
         drawings += usize::from(line.contains(OVER) && line.contains("Ctrl-C"));
         drawings == 2
     };
-    terminal.wait_for_line(twice, BOUND).await.unwrap();
+    terminal.wait_for_line(twice, DEFAULT_TIMEOUT).await.unwrap();
     drop(terminal);
 
     let file = watching(&database.url(), "");
-    let total = file.wait_for_line(|line| line.starts_with("all payments"), BOUND).await.unwrap();
+    let total = file.wait_for_line(|line| line.starts_with("all payments"), DEFAULT_TIMEOUT).await.unwrap();
     assert!(!total.contains('\u{1b}') && !file.tail().contains('\u{1b}'), "{}", file.tail());
     drop(file);
     database.close().await.unwrap();

@@ -1,14 +1,14 @@
-//! Settings that are wrong and hold a secret: the program says where and which key, and never what stands there.
+//! Invalid settings that hold a secret: the error names the line or the key, and never prints the value.
 
 use std::path::Path;
 
-use symphony_proof::kit::process::Launch;
-use symphony_proof::kit::wait::BOUND;
+use symphony_testkit::process::Launch;
+use symphony_testkit::wait::DEFAULT_TIMEOUT;
 
 const SECRET: &str = "whsec_UGxhbnRlZE1hcms";
-const USAGE: i32 = 2;
+const USAGE_ERROR: i32 = 2;
 
-/// All that the program says about this file of settings.
+/// The output of a check of these settings, which must be refused.
 async fn refusal(folder: &Path, settings: &str) -> String {
     let file = folder.join("symphony.toml");
     std::fs::write(&file, settings).unwrap();
@@ -18,11 +18,11 @@ async fn refusal(folder: &Path, settings: &str) -> String {
     let launch = if settings.contains("[database]") {
         launch
     } else {
-        launch.env("DATABASE_URL", "postgres://nobody@127.0.0.1:1/nothing")
+        launch.env("DATABASE_URL", "postgres://unknown@127.0.0.1:1/missing")
     };
     let program = launch.start().unwrap();
-    let code = program.exit_code(BOUND).await.unwrap();
-    assert_eq!(code, USAGE, "{settings}\n{}", program.tail());
+    let code = program.exit_code(DEFAULT_TIMEOUT).await.unwrap();
+    assert_eq!(code, USAGE_ERROR, "{settings}\n{}", program.tail());
     program.tail()
 }
 
@@ -38,7 +38,7 @@ async fn a_secret_in_settings_that_are_wrong_is_never_printed() {
     };
     let store =
         |lines: &str| format!("[[metadata.routes]]\nentity_type = '*'\nstore = 'copy'\n[stores.copy]\n{lines}\n");
-    for (settings, says) in [
+    for (settings, expected) in [
         // Not TOML.
         (rail(&format!("secret_env = {SECRET}")), "line 4"),
         (rail(&format!("secret_env = '{SECRET}")), "line 4"),
@@ -46,7 +46,7 @@ async fn a_secret_in_settings_that_are_wrong_is_never_printed() {
         (rail(&format!("secret_env = '{SECRET}'\nsecret_env = '{SECRET}'")), "secret_env"),
         (format!("[database]\nurl = postgres://u:{SECRET}@h/db"), "line 2"),
         (SECRET.to_owned(), "line 1"),
-        // Of the wrong type, or out of range.
+        // A value of the wrong type, or out of range.
         (format!("[payment]\nlease = '{SECRET}'"), "payment.lease"),
         (format!("[payment]\nslots = '{SECRET}'"), "payment.slots"),
         (format!("[payment]\nunserved_rails = '{SECRET}'"), "payment.unserved_rails"),
@@ -58,7 +58,7 @@ async fn a_secret_in_settings_that_are_wrong_is_never_printed() {
         (format!("[[console.tokens]]\nname = 'a'\nscopes = ['{SECRET}']\nhash = 'x'"), "console.tokens"),
         (format!("[[console.tokens]]\nname = 'a'\nscopes = ['read']\nhash = ['{SECRET}']"), "console.tokens"),
         (format!("console = '{SECRET}'"), "console"),
-        // A secret where its name or its file belongs.
+        // A secret where the name of a variable or a file belongs.
         (rail(&format!("secret_env = '{SECRET}'")), "secret_env"),
         (rail(&format!("secret_env = ['{SECRET}']")), "secret_env"),
         (rail(&format!("secret_env = '{SECRET} and spaces='")), "secret_env"),
@@ -101,8 +101,11 @@ async fn a_secret_in_settings_that_are_wrong_is_never_printed() {
             "headers",
         ),
     ] {
-        let said = refusal(folder.path(), &settings).await;
-        assert!(!said.contains(&SECRET["whsec_".len()..]), "it is printed: {said}\nof: {settings}");
-        assert!(said.contains("error: ") && said.contains(says), "{says:?} is not in: {said}\nof: {settings}");
+        let output = refusal(folder.path(), &settings).await;
+        assert!(!output.contains(&SECRET["whsec_".len()..]), "the secret is printed: {output}\nof: {settings}");
+        assert!(
+            output.contains("error: ") && output.contains(expected),
+            "{expected:?} is not in: {output}\nof: {settings}"
+        );
     }
 }

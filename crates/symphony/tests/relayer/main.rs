@@ -1,51 +1,51 @@
-//! The relayer as a process, with a bank that is another, while everything around it breaks: proofs 26 to 29.
+//! Relayer processes with a simulated bank, under fault injection: proofs 26 to 29.
 //!
 //! # Layout
-//! - [`yard`]: a database, a bank and relayers, started, killed and audited; [`bank`], [`relayer`], [`load`] and [`http`] are
-//!   in it
-//! - [`waking`]: proof 26, being woken is enough, and so is polling; [`idling`]: what it costs to wait
-//! - [`dying`], [`killing`], [`freezing`], [`replies`], [`stopping`]: proof 27, the relayer dies, is late, or is told to go
-//! - [`crashing`], [`stalling`], [`pooling`]: proof 28, the database dies, falls silent, or is behind a pooler
-//! - [`doubting`], [`breaking`]: proof 29, the bank does not say, or is down; [`oversized_payloads`]: or refuses single rows
-//! - [`refusing`], [`unserved_rails`], [`config_secrets`]: why it does not start, or starts with a warning, and what it says then
-//! - [`answering`], [`logging`], [`log_events`]: what it answers, what it writes; [`lease_takeover`]: what it tells of a dead worker
+//! - [`harness`]: a test database, a bank and relayers, with the reconciliation at the end; it uses [`bank`],
+//!   [`relayer`], [`producers`] and [`http`]
+//! - [`wakeups`]: proof 26, notifications and polling each suffice; [`idle_cost`]: what an idle relayer costs
+//! - [`crash_recovery`], [`frozen_process`], [`lost_replies`]: proof 27, the relayer dies, freezes or loses a reply;
+//!   [`shutdown`]: it is told to stop; [`lease_takeover`]: how a dead worker is reported
+//! - [`database_outage`], [`pgbouncer`]: proof 28, the database fails, or is behind a pooler
+//! - [`unknown_outcome`]: proof 29, the bank's answer is lost; [`circuit_breaker`]: the bank is down;
+//!   [`oversized_payloads`]: it refuses single payments
+//! - [`startup_checks`], [`unserved_rails`], [`config_secrets`]: refusals and warnings at the start
+//! - [`http_endpoints`], [`log_events`], [`log_redaction`]: metrics, health and log
 //! - [`one_role`]: a login with symphony_executor alone runs every lane
-//! - [`spanning`]: which spans it draws, and that nothing waits for them; [`collector`] takes them
-//! - [`ruling`], [`alerting`]: the alerts and the dashboard that ship, as text and in a real run; [`tower`] has the Prometheus
+//! - [`trace_export`]: spans; [`recording_server`] receives them
+//! - [`alert_rules`], [`firing_alerts`]: the shipped alerts and dashboard, as files and in a running [`prometheus`]
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
+    reason = "clippy.toml allows it in tests, but does not recognise helpers outside of test functions"
 )]
 
-mod alerting;
-mod answering;
+mod alert_rules;
 mod bank;
-mod breaking;
-mod collector;
+mod circuit_breaker;
 mod config_secrets;
-mod crashing;
-mod doubting;
-mod dying;
-mod freezing;
+mod crash_recovery;
+mod database_outage;
+mod firing_alerts;
+mod frozen_process;
+mod harness;
 mod http;
-mod idling;
-mod killing;
+mod http_endpoints;
+mod idle_cost;
 mod lease_takeover;
-mod load;
 mod log_events;
-mod logging;
+mod log_redaction;
+mod lost_replies;
 mod one_role;
 mod oversized_payloads;
-mod pooling;
-mod refusing;
+mod pgbouncer;
+mod producers;
+mod prometheus;
+mod recording_server;
 mod relayer;
-mod replies;
-mod ruling;
-mod spanning;
-mod stalling;
-mod stopping;
-mod tower;
+mod shutdown;
+mod startup_checks;
+mod trace_export;
+mod unknown_outcome;
 mod unserved_rails;
-mod waking;
-mod yard;
+mod wakeups;

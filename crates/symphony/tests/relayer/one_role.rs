@@ -1,11 +1,11 @@
-//! A relayer needs one role: what it reads beside what it claims are totals and policies.
+//! A relayer needs only the role `symphony_executor`: beside its claims it reads totals and policies.
 
-use symphony_proof::kit::wait::{BOUND, until};
+use symphony_testkit::wait::{DEFAULT_TIMEOUT, until};
 
-use crate::collector::Receiver;
-use crate::yard::Yard;
+use crate::harness::Harness;
+use crate::recording_server::RecordingServer;
 
-/// What a relayer could forge the completions of others with, or read their payments by.
+/// Reads that would let a relayer forge completions of other workers, or see their payments.
 const FORBIDDEN: [&str; 6] = [
     "select lease_token from symphony.payment_outbox_pending",
     "select payload from symphony.payment_outbox_pending",
@@ -17,11 +17,11 @@ const FORBIDDEN: [&str; 6] = [
 
 #[tokio::test]
 async fn a_login_with_symphony_executor_alone_runs_all_three_lanes_with_their_gauges() {
-    let yard = Yard::open().await;
-    let broker = Receiver::start().await;
-    let store = yard.database.url();
-    let owner = yard.owner().await;
-    owner
+    let harness = Harness::start().await;
+    let broker = RecordingServer::start().await;
+    let store = harness.database.url();
+    let superuser = harness.superuser().await;
+    superuser
         .batch_execute(
             "create table symphony_metadata (
                entity_type text, entity_id text, metadata jsonb, version bigint, entry_id uuid, updated_at timestamptz,
@@ -31,21 +31,21 @@ async fn a_login_with_symphony_executor_alone_runs_all_three_lanes_with_their_ga
         )
         .await
         .unwrap();
-    let mut orders = yard.orders();
-    orders.more = format!(
-        "[event]\nsource = '//orders.example'\norder = 'aggregate'\npoll = '250ms'\n[[event.routes]]\naggregate_type = '*'\nevent_type = '*'\nsink = 'hook'\ndestination = 'orders'\n\
+    let mut settings = harness.settings();
+    settings.extra = format!(
+        "[event]\nsource = '//orders.example'\norder = 'aggregate'\npoll_interval = '250ms'\n[[event.routes]]\naggregate_type = '*'\nevent_type = '*'\nsink = 'hook'\ndestination = 'orders'\n\
          [sinks.hook]\nkind = 'http'\nurl = 'http://{}/events'\nallow_plain = true\nallow_private = ['127.0.0.1']\n\
-         [metadata]\npoll = '250ms'\n[[metadata.routes]]\nentity_type = '*'\nstore = 'second'\n\
+         [metadata]\npoll_interval = '250ms'\n[[metadata.routes]]\nentity_type = '*'\nstore = 'second'\n\
          [stores.second]\nkind = 'postgres'\nallow_plain = true\nurl = '{store}'\n",
         broker.address(),
     );
-    let relayer = yard.relayer(&orders).await;
-    yard.enqueue("alone", 4).await;
+    let relayer = harness.start_relayer(&settings).await;
+    harness.enqueue("alone", 4).await;
     let done = "select (select count(*) from symphony.payment_outbox_attempts where state = 'DISPATCHED')
                      + (select count(*) from m10_recovery.outbox where processed_at is not null)
                      + (select count(*) from symphony.metadata_outbox where status = 'PUBLISHED')";
-    until("all three lanes are empty", BOUND, async || {
-        owner.query_one(done, &[]).await.unwrap().get::<_, i64>(0) == 9
+    until("all three lanes are empty", DEFAULT_TIMEOUT, async || {
+        superuser.query_one(done, &[]).await.unwrap().get::<_, i64>(0) == 9
     })
     .await
     .unwrap();
@@ -62,10 +62,10 @@ async fn a_login_with_symphony_executor_alone_runs_all_three_lanes_with_their_ga
             assert!(there, "{name} of {lane} is not in:\n{text}");
         }
     }
-    assert_eq!(relayer.heard("missing").await, 0, "no gauge and no right is missing");
+    assert_eq!(relayer.log_count("missing").await, 0, "no gauge and no right is missing");
     relayer.stop().await;
 
-    let login = symphony_outbox::connect::Target::parse(&yard.url).unwrap().connect().await.unwrap();
+    let login = symphony_db::connect::Target::parse(&harness.url).unwrap().connect().await.unwrap();
     for statement in FORBIDDEN {
         let refusal = login.batch_execute(statement).await.unwrap_err();
         assert_eq!(refusal.code().map(tokio_postgres::error::SqlState::code), Some("42501"), "{statement}");

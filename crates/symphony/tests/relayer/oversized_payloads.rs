@@ -1,19 +1,20 @@
-//! Payments that are too large for their bank fail by themselves: the circuit breaker of the rail stays closed.
+//! A bank refuses payments that are too large: they fail, and the circuit breaker of their rail stays closed.
 
 use serde_json::json;
-use symphony_proof::kit::wait::{BOUND, until};
+use symphony_testkit::wait::{DEFAULT_TIMEOUT, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::load::instruction;
-use crate::yard::{RAIL, Yard};
+use crate::harness::{Harness, RAIL};
+use crate::producers::instruction;
 
 const LARGE: usize = 12;
 const SMALL: usize = 5;
-/// The largest request that the bank reads.
-const LIMIT: usize = 2_000;
+/// The largest request that the bank accepts, in bytes.
+const MAX_REQUEST: usize = 2_000;
 
-/// Answers one request: 413 for one that is too large, an inquiry with "never seen", any other payment with "executed".
+/// Answers one request: an oversized payment with 413, an inquiry with "unknown key", any other payment with
+/// "executed".
 async fn answer(mut stream: TcpStream) -> Option<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -25,7 +26,7 @@ async fn answer(mut stream: TcpStream) -> Option<()> {
     stream.read_exact(&mut vec![0; length]).await.ok()?;
     let (status, body) = match length {
         0 => (404, r#"{"status": "UNKNOWN_KEY"}"#),
-        1..=LIMIT => (201, r#"{"status": "EXECUTED"}"#),
+        1..=MAX_REQUEST => (201, r#"{"status": "EXECUTED"}"#),
         _ => (413, "<h1>too large</h1>"),
     };
     let answer =
@@ -35,8 +36,8 @@ async fn answer(mut stream: TcpStream) -> Option<()> {
 
 #[tokio::test]
 async fn payments_that_are_too_large_do_not_open_the_breaker_of_their_rail() {
-    let yard = Yard::open().await;
-    yard.rail(RAIL, &json!({"max_attempts": 1})).await;
+    let harness = Harness::start().await;
+    harness.set_rail(RAIL, &json!({"max_attempts": 1})).await;
     let bank = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = bank.local_addr().unwrap();
     tokio::spawn(async move {
@@ -44,29 +45,29 @@ async fn payments_that_are_too_large_do_not_open_the_breaker_of_their_rail() {
             tokio::spawn(answer(stream));
         }
     });
-    let mut orders = yard.orders();
-    for section in orders.rails.values_mut() {
-        *section = section.replace(&yard.bank.address().to_string(), &address.to_string());
+    let mut settings = harness.settings();
+    for section in settings.rails.values_mut() {
+        *section = section.replace(&harness.bank.address().to_string(), &address.to_string());
     }
-    orders.more = "[payment.breaker]\nfailures = 2\nfirst_pause = '60s'\nlongest_pause = '60s'\n".to_owned();
-    let mut till = yard.till();
+    settings.extra = "[payment.breaker]\nfailures = 2\nopen_for = '60s'\nmax_open_for = '60s'\n".to_owned();
+    let mut producer = harness.producer();
     for number in 0..LARGE {
         let mut large = instruction("large", number, RAIL);
         large.payload =
             json!({"amount": "3.00", "currency": "EUR", "destination": {"iban": "DE89370400440532013000"},
-            "note": "x".repeat(LIMIT)})
+            "note": "x".repeat(MAX_REQUEST)})
             .into();
-        till.enqueue(&large).await;
+        producer.enqueue(&large).await;
     }
     for number in 0..SMALL {
-        till.enqueue(&instruction("small", number, RAIL)).await;
+        producer.enqueue(&instruction("small", number, RAIL)).await;
     }
-    let relayer = yard.relayer(&orders.payment("slots", "1")).await;
+    let relayer = harness.start_relayer(&settings.payment("slots", "1")).await;
     let paid = "select count(*) from symphony.payment_outbox_attempts where state = 'DISPATCHED'";
-    let so = async || yard.number(paid).await == i64::try_from(SMALL).unwrap();
-    until("those behind them are paid", BOUND, so).await.unwrap();
-    assert_eq!(relayer.count("symphony_breaker_open").await, 0);
+    let condition = async || harness.query_number(paid).await == i64::try_from(SMALL).unwrap();
+    until("the small payments are paid", DEFAULT_TIMEOUT, condition).await.unwrap();
+    assert_eq!(relayer.metric_sum("symphony_breaker_open").await, 0);
     let failed = "select count(*) from symphony.payment_outbox_attempts where state = 'FAILED'";
-    assert_eq!(yard.number(failed).await, i64::try_from(LARGE).unwrap());
+    assert_eq!(harness.query_number(failed).await, i64::try_from(LARGE).unwrap());
     relayer.stop().await;
 }

@@ -1,4 +1,4 @@
-//! A relayer of one test, as a process, and the settings that it is given.
+//! A relayer process and the settings file that a test gives it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,76 +8,90 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use symphony_proof::kit::process::{Launch, Program};
-use symphony_proof::kit::wait::BOUND;
+use symphony_testkit::process::{Launch, Program};
+use symphony_testkit::wait::DEFAULT_TIMEOUT;
 
 use crate::http;
 
-/// What a relayer is told. The defaults of these tests are the shortest that keep a slow machine out of trouble.
+/// Exit codes of a relayer that does not start.
+pub(crate) const CHECK_FAILED: i32 = 1;
+pub(crate) const USAGE_ERROR: i32 = 2;
+pub(crate) const NO_DATABASE: i32 = 3;
+
+/// The settings of one relayer. Tests use the shortest leases and intervals that a slow machine can keep.
 #[derive(Clone, Debug)]
-pub(crate) struct Orders {
+pub(crate) struct Settings {
     pub(crate) url: String,
     /// Empty: the same as `url`.
     pub(crate) listen_url: String,
     /// Settings of `[payment]`, as they are written in the file.
     pub(crate) payment: BTreeMap<&'static str, String>,
-    /// Further lines, such as another section.
-    pub(crate) more: String,
-    /// Rails by name, and the lines of their sections.
+    /// Further lines of the file, such as another section.
+    pub(crate) extra: String,
+    /// The lines of each rail's section, by rail.
     pub(crate) rails: BTreeMap<String, String>,
     pub(crate) log_level: &'static str,
     pub(crate) variables: Vec<(&'static str, String)>,
 }
 
-impl Orders {
-    /// For leases that are to run out while a test waits.
+impl Settings {
+    /// Settings with leases short enough to expire during a test.
     pub(crate) fn new(url: &str, rails: BTreeMap<String, String>) -> Self {
         let payment = [
             ("lease", "'4s'"),
             ("lease_margin", "'1s'"),
             ("call_timeout", "'2s'"),
             ("repair_every", "'1s'"),
-            ("poll", "'250ms'"),
+            ("poll_interval", "'250ms'"),
         ];
         Self {
             url: url.to_owned(),
             listen_url: String::new(),
             payment: payment.map(|(name, value)| (name, value.to_owned())).into(),
-            more: String::new(),
+            extra: String::new(),
             rails,
             log_level: "debug",
             variables: Vec::new(),
         }
     }
 
-    /// With the settings that it ships with.
-    pub(crate) fn defaults(mut self) -> Self {
+    /// Uses the shipped defaults for `[payment]`.
+    pub(crate) fn payment_defaults(mut self) -> Self {
         self.payment.clear();
         self
     }
 
-    /// With this in `[payment]`.
+    /// Sets one value in `[payment]`.
     pub(crate) fn payment(mut self, name: &'static str, value: &str) -> Self {
         self.payment.insert(name, value.to_owned());
         self
     }
 
-    /// With this line in the section of every rail.
-    pub(crate) fn of_rails(mut self, line: &str) -> Self {
+    /// Adds these lines to the section of every rail.
+    pub(crate) fn rail_lines(mut self, lines: &str) -> Self {
         for section in self.rails.values_mut() {
-            let _ = writeln!(section, "{line}");
+            let _ = writeln!(section, "{lines}");
         }
         self
     }
 
-    /// Which dies when it comes to this step.
-    pub(crate) fn dying_at(mut self, step: &str) -> Self {
-        self.variables.push((symphony_relay::fail_point::VARIABLE, step.to_owned()));
+    /// Removes the inquiry URL of every rail.
+    pub(crate) fn without_inquiry(mut self) -> Self {
+        for section in self.rails.values_mut() {
+            let lines = section.lines().filter(|line| !line.starts_with("inquiry_url"));
+            *section = lines.collect::<Vec<_>>().join("\n");
+        }
         self
     }
 
-    /// The file of settings.
-    pub(crate) fn file(&self) -> String {
+    /// Aborts the relayer at this fail point.
+    pub(crate) fn abort_at(mut self, fail_point: &str) -> Self {
+        self.variables.push((symphony_relay::fail_point::VARIABLE, fail_point.to_owned()));
+        self
+    }
+
+    /// The text of the settings file.
+    fn toml(&self) -> String {
         let mut text = format!(
             "[database]\nurl = '{}'\nlisten_url = '{}'\n\
              [relayer]\nendpoints = '127.0.0.1:0'\nlog_level = '{}'\n[payment]\n",
@@ -86,18 +100,34 @@ impl Orders {
         for (name, value) in &self.payment {
             let _ = writeln!(text, "{name} = {value}");
         }
-        let _ = writeln!(text, "{}", self.more);
+        let _ = writeln!(text, "{}", self.extra);
         for (name, section) in &self.rails {
             let _ = writeln!(text, "[rails.{name}]\n{section}");
         }
         text
     }
 
-    /// The program with these settings, not yet started.
+    /// Starts a relayer with these settings, with and without `--check`. It must exit with this code, say what is wrong,
+    /// and print each of these texts.
+    pub(crate) async fn refuses_to_start(&self, folder: &Path, code: i32, texts: &[&str]) {
+        for arguments in [&[][..], &["--check"]] {
+            let program = self.launch(folder).args(arguments).start().unwrap();
+            let exit_code = program.exit_code(DEFAULT_TIMEOUT).await.unwrap();
+            let output = program.tail();
+            assert_eq!(exit_code, code, "{output}");
+            assert!(output.contains("error: "), "{output}");
+            assert!(!output.contains("\"endpoints\""), "it had started: {output}");
+            for text in texts {
+                assert!(output.contains(text), "{text:?} is not in: {output}");
+            }
+        }
+    }
+
+    /// A `symphony run` with these settings, not yet started.
     pub(crate) fn launch(&self, folder: &Path) -> Launch {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let file = folder.join(format!("symphony-{}.toml", COUNT.fetch_add(1, Ordering::Relaxed)));
-        std::fs::write(&file, self.file()).unwrap();
+        std::fs::write(&file, self.toml()).unwrap();
         let mut launch = Launch::new(env!("CARGO_BIN_EXE_symphony"))
             .args(["run", "--config", file.to_str().unwrap()])
             .env_remove("DATABASE_URL")
@@ -109,7 +139,7 @@ impl Orders {
     }
 }
 
-/// A relayer that runs. It dies with the test.
+/// A running relayer. It is killed when the test ends.
 pub(crate) struct Relayer {
     pub(crate) program: Program,
     pub(crate) worker: String,
@@ -117,16 +147,17 @@ pub(crate) struct Relayer {
 }
 
 impl Relayer {
-    /// Starts one and waits until it has begun.
-    pub(crate) async fn start(orders: &Orders, folder: &Path) -> Self {
-        let program = orders.launch(folder).start().unwrap();
-        let line = program.wait_for_line(|line| line.starts_with("{\"endpoints\""), BOUND).await.unwrap();
+    /// Starts one and waits until it serves its HTTP endpoints.
+    pub(crate) async fn start(settings: &Settings, folder: &Path) -> Self {
+        let program = settings.launch(folder).start().unwrap();
+        let line =
+            program.wait_for_line(|line| line.starts_with("{\"endpoints\""), DEFAULT_TIMEOUT).await.unwrap();
         let line: Value = serde_json::from_str(&line).unwrap();
         let endpoints = line["endpoints"].as_str().unwrap().strip_prefix("http://").unwrap().parse().unwrap();
         Self { program, worker: line["worker"].as_str().unwrap().to_owned(), endpoints }
     }
 
-    /// Where it answers HTTP.
+    /// The address of its HTTP endpoints.
     pub(crate) fn endpoints(&self) -> SocketAddr {
         self.endpoints
     }
@@ -135,8 +166,8 @@ impl Relayer {
         http::get(self.endpoints, "/metrics").await
     }
 
-    /// The sum of a metric over its labels; zero where it is not there.
-    pub(crate) async fn count(&self, metric: &str) -> u64 {
+    /// The sum of a metric over its labels; zero if it is missing.
+    pub(crate) async fn metric_sum(&self, metric: &str) -> u64 {
         let text = self.metrics().await;
         let lines = text.lines().filter(|line| {
             line.strip_prefix(metric).is_some_and(|rest| rest.starts_with('{') || rest.starts_with(' '))
@@ -145,40 +176,40 @@ impl Relayer {
     }
 
     /// Status and body of an endpoint.
-    pub(crate) async fn ask(&self, path: &str) -> (u16, String) {
-        http::ask(self.endpoints, "GET", path, "").await.unwrap()
+    pub(crate) async fn get(&self, path: &str) -> (u16, String) {
+        http::request(self.endpoints, "GET", path, "").await.unwrap()
     }
 
-    /// Waits until it writes a line with this in it.
-    pub(crate) async fn says(&self, words: &str) -> String {
-        self.program.wait_for_line(|line| line.contains(words), BOUND).await.unwrap()
+    /// Waits for a log line that contains this text, and returns it.
+    pub(crate) async fn wait_for_log(&self, text: &str) -> String {
+        self.program.wait_for_line(|line| line.contains(text), DEFAULT_TIMEOUT).await.unwrap()
     }
 
-    /// How many lines it has written with this in them.
-    pub(crate) async fn heard(&self, words: &str) -> usize {
+    /// How many log lines contain this text.
+    pub(crate) async fn log_count(&self, text: &str) -> usize {
         let mut count = 0;
         let counting = |line: &str| {
-            count += usize::from(line.contains(words));
+            count += usize::from(line.contains(text));
             false
         };
         let _ = self.program.wait_for_line(counting, Duration::ZERO).await;
         count
     }
 
-    /// Everything that it has written, once it has ended.
-    pub(crate) async fn lines(&self) -> Vec<String> {
+    /// All log lines of a relayer that has exited.
+    pub(crate) async fn log_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let collecting = |line: &str| {
             lines.push(line.to_owned());
             false
         };
-        assert!(self.program.wait_for_line(collecting, BOUND).await.is_err());
+        assert!(self.program.wait_for_line(collecting, DEFAULT_TIMEOUT).await.is_err());
         lines
     }
 
-    /// Asks it to end, and waits until it has: with 0.
+    /// Sends SIGTERM and waits until it exits with 0.
     pub(crate) async fn stop(&self) {
         self.program.term();
-        assert_eq!(self.program.exit_code(BOUND).await.unwrap(), 0, "{}", self.program.tail());
+        assert_eq!(self.program.exit_code(DEFAULT_TIMEOUT).await.unwrap(), 0, "{}", self.program.tail());
     }
 }

@@ -3,34 +3,34 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use symphony_relay::breaker::Health;
+use symphony_relay::breaker::BreakerState;
 use symphony_relay::claim_capacity::ClaimCapacity;
 use symphony_relay::lane::{Claim, Completion, CompletionResult, DispatchResult, Lane, LaneError, Repaired};
 use symphony_relay::lease::{LeaseWatch, Term};
 use symphony_relay::listener::Listener;
 use symphony_relay::metrics::Meter;
-use symphony_relay::trace::End;
+use symphony_relay::trace::SpanStatus;
 use symphony_relay::wake::Cause;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use super::{Call, Job, Lease, Made, Outcome, PROMPT, S, Sim};
+use super::{Call, INSTANT, Job, Lease, Outcome, RecordedCall, S, Sim};
 
-/// Counts a running dispatch as long as it lives, cut off or not.
+/// Counts a running dispatch until it is dropped, also if it is cancelled.
 struct Running(Sim);
 
 impl Running {
     fn new(sim: &Sim) -> Self {
-        let mut world = sim.world();
-        world.running += 1;
-        world.most_running = world.most_running.max(world.running);
+        let mut state = sim.state();
+        state.running += 1;
+        state.max_running = state.max_running.max(state.running);
         Self(sim.clone())
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.world().running -= 1;
+        self.0.state().running -= 1;
     }
 }
 
@@ -44,7 +44,7 @@ impl Lane for Sim {
     }
 
     fn term(&self) -> Term {
-        self.world().term
+        self.state().term
     }
 
     fn lease(&self, job: &Job) -> Lease {
@@ -55,51 +55,51 @@ impl Lane for Sim {
         &job.route
     }
 
-    fn end(&self, outcome: &Outcome) -> End {
-        End::well(if *outcome == Outcome::Paid { "PAID" } else { "OTHER" })
+    fn span_status(&self, outcome: &Outcome) -> SpanStatus {
+        SpanStatus::ok(if *outcome == Outcome::Paid { "PAID" } else { "OTHER" })
     }
 
     async fn claim(&self, capacity: &ClaimCapacity) -> Result<Claim<Job>, LaneError> {
-        assert!(capacity.total() > 0, "a claim without room");
-        let number = self.world().made.len();
+        assert!(capacity.total() > 0, "a claim without capacity");
+        let number = self.state().calls.len();
         self.call(Call::Claim, capacity.total()).await?;
-        let (world, now) = (&mut *self.world(), Instant::now());
-        let expires = now + world.term.length();
+        let (state, now) = (&mut *self.state(), Instant::now());
+        let expires = now + state.term.length();
         let mut jobs: Vec<Job> = Vec::new();
-        let first = world.rows.iter().find(|(_, row)| !row.ended).map(|(id, _)| *id).filter(|_| world.in_order);
-        for (id, row) in world.rows.iter_mut().filter(|(id, _)| first.is_none_or(|first| first == **id)) {
+        let first = state.rows.iter().find(|(_, row)| !row.ended).map(|(id, _)| *id).filter(|_| state.in_order);
+        for (id, row) in state.rows.iter_mut().filter(|(id, _)| first.is_none_or(|first| first == **id)) {
             let free = row.lease.is_none_or(|(_, end)| end <= now);
-            if let Some((token, _)) = row.lease.filter(|_| world.repeats && !free && !row.ended) {
+            if let Some((token, _)) = row.lease.filter(|_| state.repeats_leases && !free && !row.ended) {
                 jobs.push(Job { lease: Lease { id: *id, token }, route: row.route.clone() });
             }
             let of_route = jobs.iter().filter(|job| job.route == row.route).count();
-            let room = !world.respects_capacity || of_route < capacity.for_route(&row.route);
-            if !row.ended && free && row.due <= now && room && jobs.len() < capacity.total() {
-                world.tokens += 1;
-                row.lease = Some((world.tokens, expires));
-                jobs.push(Job { lease: Lease { id: *id, token: world.tokens }, route: row.route.clone() });
+            let has_capacity = !state.respects_capacity || of_route < capacity.for_route(&row.route);
+            if !row.ended && free && row.due <= now && has_capacity && jobs.len() < capacity.total() {
+                state.tokens += 1;
+                row.lease = Some((state.tokens, expires));
+                jobs.push(Job { lease: Lease { id: *id, token: state.tokens }, route: row.route.clone() });
             }
         }
-        world.made[number].got = jobs.len();
+        state.calls[number].rows = jobs.len();
         Ok(Claim::new(jobs))
     }
 
     async fn dispatch(&self, job: Job, lease: LeaseWatch) -> DispatchResult<Outcome> {
         let _running = Running::new(self);
-        assert!(!lease.remaining().is_zero(), "started without time");
-        let manner = {
-            let mut world = self.world();
-            let at = world.start.elapsed();
-            world.made.push(Made { call: Call::Dispatch, at, size: 1, got: 0 });
-            world.dispatched.push((job.lease.id, at));
-            world.manners.get(&job.route).copied().unwrap_or(PROMPT)
+        assert!(!lease.remaining().is_zero(), "started without time left");
+        let behavior = {
+            let mut state = self.state();
+            let at = state.start.elapsed();
+            state.calls.push(RecordedCall { call: Call::Dispatch, at, size: 1, rows: 0 });
+            state.dispatched.push((job.lease.id, at));
+            state.behaviors.get(&job.route).copied().unwrap_or(INSTANT)
         };
-        if !manner.takes.is_zero() {
-            sleep(manner.takes).await;
+        if !behavior.latency.is_zero() {
+            sleep(behavior.latency).await;
         }
-        assert!(!manner.panics, "to order");
-        self.world().finished.push(job.lease.id);
-        DispatchResult { outcome: manner.outcome, latency: manner.takes, signal: manner.signal }
+        assert!(!behavior.panics, "injected");
+        self.state().finished.push(job.lease.id);
+        DispatchResult { outcome: behavior.outcome, latency: behavior.latency, signal: behavior.signal }
     }
 
     fn abandoned(&self, _: &Lease) -> Option<Outcome> {
@@ -115,29 +115,29 @@ impl Lane for Sim {
         if completions.iter().any(|completion| completion.outcome == Outcome::Poison) {
             return Err(LaneError::Refused("poison".to_owned()));
         }
-        let (world, now) = (&mut *self.world(), Instant::now());
+        let (state, now) = (&mut *self.state(), Instant::now());
         let mut answers = Vec::new();
         for completion in completions {
-            let row = world.rows.get_mut(&completion.lease.id).expect("a row");
+            let row = state.rows.get_mut(&completion.lease.id).expect("a row");
             let holds = row.lease.is_some_and(|(token, end)| token == completion.lease.token && end > now);
             answers.push(if row.ended {
                 CompletionResult::AlreadyTerminal
             } else if !holds {
                 CompletionResult::LeaseLost
-            } else if world.doubled.contains(&completion.lease.id) {
+            } else if state.rejected_by_backstop.contains(&completion.lease.id) {
                 CompletionResult::Backstop
             } else {
                 row.lease = None;
-                world.ledger.push((completion.lease.id, completion.outcome));
+                state.ledger.push((completion.lease.id, completion.outcome));
                 match completion.outcome {
-                    Outcome::Later(wait) => row.due = now + wait,
+                    Outcome::Retry(wait) => row.due = now + wait,
                     Outcome::Unknown => row.due = now + 3600 * S,
                     Outcome::Paid | Outcome::Poison => row.ended = true,
                 }
                 CompletionResult::Recorded {
                     state: "PAID",
                     retry_scheduled: !row.ended,
-                    unblocks_rows: row.ended && world.in_order,
+                    unblocks_rows: row.ended && state.in_order,
                 }
             });
         }
@@ -146,11 +146,11 @@ impl Lane for Sim {
 
     async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, LaneError> {
         self.call(Call::Renew, leases.len()).await?;
-        let (world, now) = (&mut *self.world(), Instant::now());
-        let expires = now + world.term.length();
+        let (state, now) = (&mut *self.state(), Instant::now());
+        let expires = now + state.term.length();
         let mut held = Vec::new();
         for lease in leases {
-            let row = world.rows.get_mut(&lease.id).expect("a row");
+            let row = state.rows.get_mut(&lease.id).expect("a row");
             let holds = row.lease.is_some_and(|(token, end)| token == lease.token && end > now);
             if holds {
                 row.lease = Some((lease.token, expires));
@@ -162,10 +162,10 @@ impl Lane for Sim {
 
     async fn release(&self, leases: &[Lease]) -> Result<usize, LaneError> {
         self.call(Call::Release, leases.len()).await?;
-        let (world, now) = (&mut *self.world(), Instant::now());
+        let (state, now) = (&mut *self.state(), Instant::now());
         let mut count = 0;
         for lease in leases {
-            let row = world.rows.get_mut(&lease.id).expect("a row");
+            let row = state.rows.get_mut(&lease.id).expect("a row");
             if row.lease.is_some_and(|(token, end)| token == lease.token && end > now) {
                 row.lease = None;
                 count += 1;
@@ -176,21 +176,21 @@ impl Lane for Sim {
 
     async fn repair(&self) -> Result<Repaired, LaneError> {
         self.call(Call::Repair, 0).await?;
-        Ok(self.world().repairs.pop_front().unwrap_or_default())
+        Ok(self.state().repairs.pop_front().unwrap_or_default())
     }
 
     async fn next_due(&self) -> Result<Option<Duration>, LaneError> {
         self.call(Call::NextDue, 0).await?;
-        let (world, now) = (self.world(), Instant::now());
-        if world.says_now {
+        let (state, now) = (self.state(), Instant::now());
+        if state.always_due {
             return Ok(Some(Duration::ZERO));
         }
-        let waiting = world.rows.values().filter(|row| !row.ended && row.lease.is_none() && row.due > now);
+        let waiting = state.rows.values().filter(|row| !row.ended && row.lease.is_none() && row.due > now);
         Ok(waiting.map(|row| row.due - now).min())
     }
 }
 
-/// Each notification comes by itself; a cut connection says so.
+/// A listener that delivers each notification by itself and reports a lost connection.
 pub(crate) struct SimListener {
     pub(super) sim: Sim,
     pub(super) notifications: Option<mpsc::UnboundedReceiver<()>>,
@@ -199,18 +199,18 @@ pub(crate) struct SimListener {
 impl Listener for SimListener {
     async fn arm(&mut self) -> Result<(), LaneError> {
         self.sim.call(Call::Arm, 0).await?;
-        let mut world = self.sim.world();
-        if world.notifications.is_none() {
+        let mut state = self.sim.state();
+        if state.notifications.is_none() {
             let (sender, receiver) = mpsc::unbounded_channel();
-            (world.notifications, self.notifications) = (Some(sender), Some(receiver));
+            (state.notifications, self.notifications) = (Some(sender), Some(receiver));
         }
-        world.armed = true;
+        state.armed = true;
         Ok(())
     }
 
     async fn disarm(&mut self) -> Result<(), LaneError> {
         self.sim.call(Call::Disarm, 0).await?;
-        self.sim.world().armed = false;
+        self.sim.state().armed = false;
         Ok(())
     }
 
@@ -218,27 +218,27 @@ impl Listener for SimListener {
         let Some(notifications) = &mut self.notifications else {
             return Err(LaneError::Unavailable("never connected".to_owned()));
         };
-        notifications.recv().await.ok_or_else(|| LaneError::Unavailable("cut".to_owned()))
+        notifications.recv().await.ok_or_else(|| LaneError::Unavailable("connection lost".to_owned()))
     }
 }
 
 impl Meter for Sim {
     fn wakeup(&self, cause: Cause) {
-        self.world().wakes.push(cause);
+        self.state().causes.push(cause);
     }
-    fn breaker(&self, route: &str, health: Health) {
-        self.world().health.push((route.to_owned(), health));
+    fn breaker(&self, route: &str, state: BreakerState) {
+        self.state().breaker_states.push((route.to_owned(), state));
     }
     fn listener_connected(&self, connected: bool) {
-        self.world().connected.push(connected);
+        self.state().connected.push(connected);
     }
     fn lease_lost(&self) {
-        self.world().lost += 1;
+        self.state().lost += 1;
     }
     fn backstop(&self) {
-        self.world().backstops += 1;
+        self.state().backstops += 1;
     }
     fn quarantined(&self, total: u64) {
-        self.world().quarantined.push(total);
+        self.state().quarantined.push(total);
     }
 }

@@ -1,4 +1,5 @@
-//! A receiver that compares versions, as the manual asks of it, and checks signatures with a library that is not ours.
+//! A receiver that compares versions, as docs/sinks/metadata-http.md requires, and verifies signatures with an
+//! independent library.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,14 +13,14 @@ use axum::routing::put;
 use symphony_relay::store::Written;
 use tokio::sync::watch;
 
-use super::shelf::{Kept, Shelf, UNWELCOME, customer, store_on};
-use crate::authority::Authority;
-use crate::http::{OTHER, SECRET, Server};
-use crate::place::Files;
+use super::fixture::{REFUSED_TYPE, StoreFixture, StoredRecord, customer, store_for};
+use crate::certificate_authority::CertificateAuthority;
+use crate::fixture::Files;
+use crate::http::{OTHER_SECRET, SECRET, Server};
 
 #[derive(Clone)]
 struct Records {
-    all: Arc<Mutex<BTreeMap<(String, String), Kept>>>,
+    all: Arc<Mutex<BTreeMap<(String, String), StoredRecord>>>,
     paused: watch::Sender<bool>,
 }
 
@@ -28,14 +29,15 @@ pub(crate) struct Http {
     records: Records,
 }
 
-impl Shelf for Http {
-    const KEEPS_DOTS: bool = false;
+impl StoreFixture for Http {
+    const ACCEPTS_DOT_IDS: bool = false;
     const PASSWORD_SETTING: &'static str = "secret_file";
-    const PASSWORDS: [&'static str; 2] = [SECRET, OTHER];
+    const PASSWORDS: [&'static str; 2] = [SECRET, OTHER_SECRET];
 
-    async fn start(tls: Option<&Authority>) -> Option<Self> {
+    async fn start(tls: Option<&CertificateAuthority>) -> Option<Self> {
         let records = Records { all: Arc::default(), paused: watch::channel(false).0 };
-        let router = Router::new().route("/v1/{entity_type}/{entity_id}", put(keep)).with_state(records.clone());
+        let router =
+            Router::new().route("/v1/{entity_type}/{entity_id}", put(receive)).with_state(records.clone());
         Some(Self { server: Server::start(router, tls).await, records })
     }
 
@@ -47,7 +49,7 @@ impl Shelf for Http {
         )
     }
 
-    async fn read(&self, entity_type: &str, entity_id: &str) -> Option<Kept> {
+    async fn read(&self, entity_type: &str, entity_id: &str) -> Option<StoredRecord> {
         self.records.all.lock().unwrap().get(&(entity_type.to_owned(), entity_id.to_owned())).cloned()
     }
 
@@ -55,12 +57,12 @@ impl Shelf for Http {
         self.records.all.lock().unwrap().len()
     }
 
-    async fn down(&mut self) {
-        self.server.down().await;
+    async fn kill(&mut self) {
+        self.server.kill().await;
     }
 
-    async fn up(&mut self) {
-        self.server.up().await;
+    async fn restart(&mut self) {
+        self.server.restart().await;
     }
 
     async fn pause(&mut self) {
@@ -72,7 +74,7 @@ impl Shelf for Http {
     }
 }
 
-async fn keep(
+async fn receive(
     State(records): State<Records>,
     extract::Path((entity_type, entity_id)): extract::Path<(String, String)>,
     headers: HeaderMap,
@@ -83,7 +85,7 @@ async fn keep(
     if standardwebhooks::Webhook::new(SECRET).unwrap().verify(&body, &headers).is_err() {
         return StatusCode::UNAUTHORIZED;
     }
-    if entity_type == UNWELCOME {
+    if entity_type == REFUSED_TYPE {
         return StatusCode::UNPROCESSABLE_ENTITY;
     }
     let header = |name: &str| headers[name].to_str().unwrap().to_owned();
@@ -91,11 +93,11 @@ async fn keep(
     let entry_id = header("symphony-entry-id");
     assert_eq!([header("idempotency-key"), header("webhook-id")], [entry_id.clone(), entry_id.clone()]);
     let version = header("symphony-version").parse().unwrap();
-    let record = Kept { version, entry_id, metadata: String::from_utf8(body.to_vec()).unwrap() };
+    let record = StoredRecord { version, entry_id, metadata: String::from_utf8(body.to_vec()).unwrap() };
     let mut all = records.all.lock().unwrap();
     match all.get(&(entity_type.clone(), entity_id.clone())) {
-        Some(kept) if kept.version > version => StatusCode::CONFLICT,
-        Some(kept) if kept.version == version => StatusCode::OK,
+        Some(stored) if stored.version > version => StatusCode::CONFLICT,
+        Some(stored) if stored.version == version => StatusCode::OK,
         _ => {
             all.insert((entity_type, entity_id), record);
             StatusCode::CREATED
@@ -103,20 +105,20 @@ async fn keep(
     }
 }
 
-/// What others said instead is in the table of the manual; here a busy receiver is told from one that will not have it.
+/// The page lists every status. This test tells a retryable status from a refusal.
 #[tokio::test]
-async fn an_answer_says_whether_to_try_again() {
-    for (status, again) in [(503, true), (429, true), (302, true), (404, false), (400, false)] {
+async fn a_status_decides_whether_to_retry() {
+    for (status, retryable) in [(503, true), (429, true), (302, true), (404, false), (400, false)] {
         let status = StatusCode::from_u16(status).unwrap();
         let router = Router::new().fallback(move || async move { status });
-        let shelf = Http {
+        let fixture = Http {
             server: Server::start(router, None).await,
             records: Records { all: Arc::default(), paused: watch::channel(false).0 },
         };
-        let outcome = store_on(&shelf, &Files::new(), "timeout = '60s'").write(&customer("1", 1)).await;
+        let outcome = store_for(&fixture, &Files::new(), "timeout = '60s'").write(&customer("1", 1)).await;
         match outcome {
-            Written::Failed(why) if again => assert!(why.contains(status.as_str()), "{why}"),
-            Written::Refused(why) if !again => assert!(why.contains(status.as_str()), "{why}"),
+            Written::Failed(why) if retryable => assert!(why.contains(status.as_str()), "{why}"),
+            Written::Refused(why) if !retryable => assert!(why.contains(status.as_str()), "{why}"),
             other => panic!("{status}: {other:?}"),
         }
     }

@@ -1,64 +1,67 @@
-//! PostgreSQL, read by a session of its superuser. It answers before it has written, unless it is told otherwise: the store
-//! must tell it.
+//! A PostgreSQL server, read by a superuser session.
+//!
+//! It runs with `synchronous_commit = off`, so a write that is confirmed and durable shows that the store switches it
+//! on.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 
-use symphony_outbox::connect::Target;
-use symphony_proof::kit::postgres::{Binaries, Cluster, Options};
-use symphony_proof::kit::wait::{self, BOUND};
+use symphony_db::connect::Target;
 use symphony_relay::store::{Store, Written};
+use symphony_testkit::postgres::{Binaries, Cluster, Options};
+use symphony_testkit::wait::{self, DEFAULT_TIMEOUT};
 use tokio_postgres::Client;
 
-use super::shelf::{Kept, Shelf, UNWELCOME, customer, kept, record, store_on};
-use crate::authority::Authority;
-use crate::place::{Files, PASSWORD};
+use super::fixture::{REFUSED_TYPE, StoreFixture, StoredRecord, customer, record, store_for, stored_record};
+use crate::certificate_authority::CertificateAuthority;
+use crate::fixture::{Files, PASSWORD};
 
-const MANUAL: &str = include_str!("../../../../../docs/sinks/metadata-postgres.md");
+const PAGE: &str = include_str!("../../../../../docs/sinks/metadata-postgres.md");
 
 pub(crate) struct Postgres {
     cluster: Cluster,
     tls: bool,
-    /// Holds the table while the shelf is paused.
-    holding: Option<Client>,
+    /// Holds a lock on the table during a pause.
+    lock_holder: Option<Client>,
 }
 
-impl Shelf for Postgres {
-    const KEEPS_DOTS: bool = true;
+impl StoreFixture for Postgres {
+    const ACCEPTS_DOT_IDS: bool = true;
 
-    async fn start(tls: Option<&Authority>) -> Option<Self> {
+    async fn start(tls: Option<&CertificateAuthority>) -> Option<Self> {
         let cluster = Cluster::start(&Binaries::find().unwrap(), Options::default()).await.unwrap();
-        let shelf = Self { cluster, tls: tls.is_some(), holding: None };
-        let admin = shelf.admin().await;
-        // As the manual says, word for word.
-        let example = MANUAL.split("```sql\n").nth(1).unwrap().split("```").next().unwrap();
+        let fixture = Self { cluster, tls: tls.is_some(), lock_holder: None };
+        let admin = fixture.admin().await;
+        // The SQL of the page, word for word.
+        let example = PAGE.split("```sql\n").nth(1).unwrap().split("```").next().unwrap();
         admin.batch_execute(&format!("create role symphony_copies login password '{PASSWORD}'")).await.unwrap();
         admin.batch_execute(example).await.unwrap();
-        let check = format!("alter table copies.symphony_metadata add check (entity_type <> '{UNWELCOME}')");
+        let check = format!("alter table copies.symphony_metadata add check (entity_type <> '{REFUSED_TYPE}')");
         admin.batch_execute(&check).await.unwrap();
         if tls.is_some() && admin.batch_execute("alter system set ssl = on").await.is_err() {
             return None;
         }
-        let data = shelf.cluster.folder().join("data");
+        let data = fixture.cluster.folder().join("data");
         if let Some(authority) = tls {
-            let (certificate, key) = authority.server("localhost");
+            let (certificate, key) = authority.issue("localhost");
             for (name, text) in [("server.crt", certificate), ("server.key", key)] {
                 std::fs::write(data.join(name), text).unwrap();
-                hand_to_server(&data, name);
+                give_to_server_user(&data, name);
             }
         }
-        let way = if tls.is_some() { "hostssl" } else { "host" };
-        let entries = format!("host all postgres all trust\n{way} all symphony_copies all scram-sha-256\n");
+        let connection_type = if tls.is_some() { "hostssl" } else { "host" };
+        let entries =
+            format!("host all postgres all trust\n{connection_type} all symphony_copies all scram-sha-256\n");
         std::fs::write(data.join("pg_hba.conf"), entries).unwrap();
         admin.batch_execute("select pg_reload_conf()").await.unwrap();
-        let url = shelf.url("nobody", "");
-        let asks = async || {
-            // Whoever is not in the new file is turned away by it.
+        let url = fixture.url("unknown", "");
+        let is_reloaded = async || {
+            // The new pg_hba.conf has no entry for this user.
             let error = Target::parse(&url).unwrap().connect().await.unwrap_err();
             format!("{error:?}").contains("pg_hba.conf")
         };
-        wait::until("the server asks for passwords", BOUND, asks).await.unwrap();
-        Some(shelf)
+        wait::until("the server has reloaded pg_hba.conf", DEFAULT_TIMEOUT, is_reloaded).await.unwrap();
+        Some(fixture)
     }
 
     fn settings(&self, root: Option<&Path>) -> String {
@@ -66,12 +69,12 @@ impl Shelf for Postgres {
         format!("kind = 'postgres'\nurl = '{}'", self.url("symphony_copies", &trust.unwrap_or_default()))
     }
 
-    async fn read(&self, entity_type: &str, entity_id: &str) -> Option<Kept> {
+    async fn read(&self, entity_type: &str, entity_id: &str) -> Option<StoredRecord> {
         let sql = "select version, entry_id::text, metadata::text, updated_at <= clock_timestamp()
                    from copies.symphony_metadata where entity_type = $1 and entity_id = $2";
         let row = self.admin().await.query_opt(sql, &[&entity_type, &entity_id]).await.unwrap()?;
         assert!(row.get::<_, bool>(3));
-        Some(Kept { version: row.get(0), entry_id: row.get(1), metadata: row.get(2) })
+        Some(StoredRecord { version: row.get(0), entry_id: row.get(1), metadata: row.get(2) })
     }
 
     async fn count(&self) -> usize {
@@ -80,24 +83,24 @@ impl Shelf for Postgres {
         usize::try_from(rows).unwrap()
     }
 
-    async fn down(&mut self) {
+    async fn kill(&mut self) {
         self.cluster.kill9().await;
     }
 
-    async fn up(&mut self) {
+    async fn restart(&mut self) {
         self.cluster.restart().await.unwrap();
     }
 
     async fn pause(&mut self) {
-        let holding = self.admin().await;
-        holding.batch_execute("begin; lock table copies.symphony_metadata").await.unwrap();
-        self.holding = Some(holding);
+        let lock_holder = self.admin().await;
+        lock_holder.batch_execute("begin; lock table copies.symphony_metadata").await.unwrap();
+        self.lock_holder = Some(lock_holder);
     }
 
     async fn resume(&mut self) {
-        // Dead with the server, it holds nothing.
-        if let Some(holding) = self.holding.take().filter(|holding| !holding.is_closed()) {
-            holding.batch_execute("rollback").await.unwrap();
+        // A session that died with the server holds no lock.
+        if let Some(lock_holder) = self.lock_holder.take().filter(|session| !session.is_closed()) {
+            lock_holder.batch_execute("rollback").await.unwrap();
         }
     }
 }
@@ -117,8 +120,8 @@ impl Postgres {
     }
 }
 
-/// The server takes a key only from a file that nobody else reads, and runs as the owner of its data.
-fn hand_to_server(data: &Path, name: &str) {
+/// The server accepts a key file only with mode 0600, and runs as the owner of its data folder.
+fn give_to_server_user(data: &Path, name: &str) {
     let owner = std::fs::metadata(data).unwrap();
     let path = data.join(name);
     chown(&path, Some(owner.uid()), Some(owner.gid())).unwrap();
@@ -133,12 +136,12 @@ async fn failure(store: &dyn Store) -> String {
 }
 
 #[tokio::test]
-async fn a_table_that_is_not_as_it_should_be_is_named_and_no_reason_to_give_up_records() {
-    let shelf = Postgres::start(None).await.unwrap();
-    let store = store_on(&shelf, &Files::new(), "timeout = '60s'");
+async fn a_wrong_table_is_named_and_the_record_stays_retryable() {
+    let fixture = Postgres::start(None).await.unwrap();
+    let store = store_for(&fixture, &Files::new(), "timeout = '60s'");
     let first = customer("1", 1);
     assert_eq!(store.write(&first).await, Written::Stored);
-    for (breaks, mends, says) in [
+    for (change, repair, code) in [
         ("rename to elsewhere", "alter table copies.elsewhere rename to symphony_metadata", "42P01"),
         ("rename version to number", "alter table copies.symphony_metadata rename number to version", "42703"),
         (
@@ -147,60 +150,60 @@ async fn a_table_that_is_not_as_it_should_be_is_named_and_no_reason_to_give_up_r
             "42P10",
         ),
     ] {
-        shelf.run(&format!("alter table copies.symphony_metadata {breaks}")).await;
+        fixture.run(&format!("alter table copies.symphony_metadata {change}")).await;
         let why = failure(store.as_ref()).await;
-        assert!(why.contains(says) && why.contains("docs/sinks/metadata-postgres.md"), "{why}");
-        shelf.run(mends).await;
+        assert!(why.contains(code) && why.contains("docs/sinks/metadata-postgres.md"), "{why}");
+        fixture.run(repair).await;
     }
     for right in ["select", "insert", "update"] {
-        shelf.run(&format!("revoke {right} on copies.symphony_metadata from symphony_copies")).await;
+        fixture.run(&format!("revoke {right} on copies.symphony_metadata from symphony_copies")).await;
         let why = failure(store.as_ref()).await;
         assert!(why.contains("grant select, insert and update"), "{why}");
-        shelf.run(&format!("grant {right} on copies.symphony_metadata to symphony_copies")).await;
+        fixture.run(&format!("grant {right} on copies.symphony_metadata to symphony_copies")).await;
     }
-    assert_eq!(shelf.read("customer", "1").await, kept(&first));
+    assert_eq!(fixture.read("customer", "1").await, stored_record(&first));
     assert_eq!(store.write(&customer("1", 2)).await, Written::Stored);
 }
 
 #[tokio::test]
-async fn what_the_database_cannot_keep_is_refused_without_being_quoted() {
-    let shelf = Postgres::start(None).await.unwrap();
-    let store = store_on(&shelf, &Files::new(), "timeout = '60s'");
+async fn an_invalid_record_is_refused_without_being_quoted() {
+    let fixture = Postgres::start(None).await.unwrap();
+    let store = store_for(&fixture, &Files::new(), "timeout = '60s'");
     let mut no_json = customer("1", 1);
     no_json.metadata = "{secret".to_owned();
     let mut no_text = customer("1", 1);
     no_text.metadata = "{\"secret\": \"\\u0000\"}".to_owned();
     let mut no_id = customer("1", 1);
     no_id.entry_id = "secret".to_owned();
-    // It does not compress, so that no index takes it.
-    let endless: String = (0..1000_u32).map(|n| format!("{:08x}", n.wrapping_mul(2_654_435_761))).collect();
-    for record in [no_json, no_text, no_id, customer("a\0secret", 1), customer(&endless, 1)] {
+    // It does not compress, so it is too long for an index entry.
+    let too_long: String = (0..1000_u32).map(|n| format!("{:08x}", n.wrapping_mul(2_654_435_761))).collect();
+    for record in [no_json, no_text, no_id, customer("a\0secret", 1), customer(&too_long, 1)] {
         let written = store.write(&record).await;
-        assert!(super::facts::is_refused(&written, ""), "{written:?}");
+        assert!(super::suite::is_refused(&written, ""), "{written:?}");
         assert!(!format!("{written:?}").contains("secret"), "{written:?}");
     }
-    assert_eq!(shelf.count().await, 0);
+    assert_eq!(fixture.count().await, 0);
     assert_eq!(store.write(&customer("1", 1)).await, Written::Stored);
 }
 
 #[tokio::test]
-async fn a_row_that_somebody_holds_fails_in_time_and_holds_up_nothing_for_ever() {
-    let shelf = Postgres::start(None).await.unwrap();
-    let store = store_on(&shelf, &Files::new(), "timeout = '2s'\nconnect_timeout = '1500ms'");
-    super::facts::store_at_last(store.as_ref(), &customer("held", 1)).await;
-    let holder = shelf.admin().await;
+async fn a_locked_row_fails_in_time_and_blocks_no_other_entity() {
+    let fixture = Postgres::start(None).await.unwrap();
+    let store = store_for(&fixture, &Files::new(), "timeout = '2s'\nconnect_timeout = '1500ms'");
+    super::suite::store_eventually(store.as_ref(), &customer("locked", 1)).await;
+    let holder = fixture.admin().await;
     holder.batch_execute("begin; select from copies.symphony_metadata for update").await.unwrap();
-    failure_of(store.as_ref(), "held").await;
-    // Another entity is stored while the row is still held.
-    super::facts::store_at_last(store.as_ref(), &record("customer", "free", 1)).await;
-    // Nobody is left who waits for it: the server itself has given up.
-    let admin = shelf.admin().await;
+    failure_of(store.as_ref(), "locked").await;
+    // Another entity is stored while the row is locked.
+    super::suite::store_eventually(store.as_ref(), &record("customer", "free", 1)).await;
+    // No session waits for the lock: lock_timeout has ended the statement.
+    let admin = fixture.admin().await;
     let sql =
         "select count(*) from pg_stat_activity where usename = 'symphony_copies' and wait_event_type = 'Lock'";
     let none = async || admin.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 0;
-    wait::until("no statement of ours waits for the row", BOUND, none).await.unwrap();
+    wait::until("no statement waits for the lock", DEFAULT_TIMEOUT, none).await.unwrap();
     holder.batch_execute("rollback").await.unwrap();
-    super::facts::store_at_last(store.as_ref(), &customer("held", 2)).await;
+    super::suite::store_eventually(store.as_ref(), &customer("locked", 2)).await;
 }
 
 async fn failure_of(store: &dyn Store, entity_id: &str) {
@@ -209,11 +212,11 @@ async fn failure_of(store: &dyn Store, entity_id: &str) {
 }
 
 #[tokio::test]
-async fn sessions_that_an_administrator_ends_are_made_again() {
-    let shelf = Postgres::start(None).await.unwrap();
-    let store = store_on(&shelf, &Files::new(), "timeout = '60s'");
+async fn a_terminated_session_is_replaced() {
+    let fixture = Postgres::start(None).await.unwrap();
+    let store = store_for(&fixture, &Files::new(), "timeout = '60s'");
     assert_eq!(store.write(&customer("1", 1)).await, Written::Stored);
-    assert!(shelf.cluster.terminate_sessions("postgres").await.unwrap() > 0);
-    super::facts::store_at_last(store.as_ref(), &customer("1", 2)).await;
-    assert_eq!(shelf.read("customer", "1").await.unwrap().version, 2);
+    assert!(fixture.cluster.terminate_sessions("postgres").await.unwrap() > 0);
+    super::suite::store_eventually(store.as_ref(), &customer("1", 2)).await;
+    assert_eq!(fixture.read("customer", "1").await.unwrap().version, 2);
 }

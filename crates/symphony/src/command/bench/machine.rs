@@ -1,10 +1,10 @@
-//! What kind of machine this is, as far as it says so itself.
+//! The machine on which the benchmark runs, from `/proc` and `uname`.
 
 use std::fs;
 
 use serde::Serialize;
 
-/// The machine on which the clients and the relayers ran, and a private server too.
+/// The machine of the producers, the relayers, and of a private server.
 #[derive(Debug, Serialize)]
 pub(super) struct Machine {
     cpus: usize,
@@ -13,10 +13,10 @@ pub(super) struct Machine {
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_bytes: Option<u64>,
     os: String,
-    /// Processes that wanted to run in the last minute, when the run began: other work makes all numbers worse.
+    /// Load average of the last minute at the start: other work makes all numbers worse.
     #[serde(skip_serializing_if = "Option::is_none")]
     load_average: Option<f64>,
-    /// A build for tests is several times slower.
+    /// A debug build is several times slower.
     build: &'static str,
 }
 
@@ -40,8 +40,8 @@ impl Machine {
         }
     }
 
-    /// For people, in a line.
-    pub(super) fn in_words(&self) -> String {
+    /// Describes the machine on one line.
+    pub(super) fn describe(&self) -> String {
         let model = self.cpu_model.as_deref().map(|model| format!(" of {model}")).unwrap_or_default();
         let load = self.load_average.map(|load| format!(", load {load}")).unwrap_or_default();
         format!("{} cores{model}, {}{load}, {} build", self.cpus, self.os, self.build)

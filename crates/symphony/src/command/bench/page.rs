@@ -1,4 +1,4 @@
-//! The report for people: one file that needs nothing else, neither a script nor a network.
+//! The HTML report: one file without scripts or external resources.
 
 use std::fs;
 use std::path::Path;
@@ -10,11 +10,11 @@ use super::plot;
 use super::result::{Measurement, Report};
 use crate::failure::Failure;
 
-/// What the percentiles of a scenario may be those of, and how that is said.
+/// The kinds of latency that a scenario measures, and their headings.
 const KINDS: [(&str, &str); 3] = [
     ("commit_to_dispatch", "From commit to dispatch"),
-    ("call", "The call of one enqueue, with its commit"),
-    ("transaction", "A transaction of a batch"),
+    ("call", "One enqueue call, with its commit"),
+    ("transaction", "One batch transaction"),
 ];
 
 #[derive(Template)]
@@ -29,7 +29,7 @@ struct Page<'a> {
     rows: Vec<Row<'a>>,
 }
 
-/// Curves in one plot, and what each is of.
+/// Latency curves in one plot, with their legend.
 struct Curves {
     of: &'static str,
     plot: String,
@@ -48,7 +48,7 @@ impl Row<'_> {
         all.and_then(|all| all.get(place).copied()).map(|millis| format!("{millis:.2}")).unwrap_or_default()
     }
 
-    /// Of one core, while it was measured.
+    /// A share of one core during the measurement.
     fn share(&self, seconds: f64) -> String {
         format!("{:.0} %", 100.0 * seconds / self.one.seconds.max(1e-9))
     }
@@ -70,14 +70,14 @@ impl Row<'_> {
     }
 }
 
-/// Writes it.
+/// Writes the page.
 pub(super) fn write(report: &Report, file: &Path) -> Result<(), Failure> {
     let page = Page {
-        style: include_str!("../../../assets/console.css"),
-        machine: report.machine.in_words(),
+        style: symphony_console::STYLE,
+        machine: report.machine.describe(),
         version: &report.postgres.version,
         settings: report.postgres.settings.iter().collect(),
-        // The rate of the latency is the one that was asked for.
+        // The throughput of the latency scenario is the requested rate, so it is left out.
         throughput: Scenario::ALL
             .iter()
             .filter(|scenario| !matches!(scenario, Scenario::Latency | Scenario::Idle))
@@ -86,10 +86,10 @@ pub(super) fn write(report: &Report, file: &Path) -> Result<(), Failure> {
         latency: KINDS.iter().filter_map(|(kind, words)| latency(report, kind, words)).collect(),
         rows: report.measurements.iter().map(|one| Row { name: name(one), one }).collect(),
     };
-    let text = page.render().map_err(|error| Failure::because("the report cannot be made", error))?;
+    let text = page.render().map_err(|error| Failure::because("cannot render the report", error))?;
     fs::write(file, text).map_err(|error| {
-        Failure::because(format!("the report cannot be written to {}", file.display()), error)
-            .hint("name a file in a folder that you may write in")
+        Failure::because(format!("cannot write the report to {}", file.display()), error)
+            .hint("name a file in a folder that you may write to")
     })
 }
 
@@ -97,7 +97,7 @@ fn throughput(report: &Report, scenario: Scenario) -> Option<(&'static str, Stri
     let of = report.measurements.iter().filter(|one| one.scenario == scenario.name());
     let bars: Vec<_> = of.map(|one| (name(one), one.per_second)).collect();
     (!bars.is_empty())
-        .then(|| (scenario.name(), plot::bars(&format!("{}, messages a second", scenario.name()), &bars)))
+        .then(|| (scenario.name(), plot::bars(&format!("{}, messages per second", scenario.name()), &bars)))
 }
 
 fn latency(report: &Report, kind: &str, of: &'static str) -> Option<Curves> {
@@ -110,7 +110,7 @@ fn latency(report: &Report, kind: &str, of: &'static str) -> Option<Curves> {
     (!all.is_empty()).then(|| Curves { of, plot: plot::curves(of, &curves), names: names.collect() })
 }
 
-/// What tells a measurement from others of its scenario.
+/// What distinguishes a measurement from others of its scenario.
 fn name(one: &Measurement) -> String {
     let mut parts = vec![one.lane.to_owned()];
     if one.ordered {

@@ -1,25 +1,25 @@
-//! What one measurement is to be: every size settled.
+//! The plan of one measurement: scenario, lane and all sizes.
 
 use std::time::Duration;
 
-use symphony_outbox::schema::Lane;
+use symphony_db::schema::Lane;
 
-use super::goods::Goods;
+use super::workload::Workload;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Scenario {
-    /// Single enqueues, each in a transaction of its own, by so many clients
+    /// Single enqueues, each in its own transaction
     Enqueue,
-    /// Many in one transaction
+    /// Batches: many enqueues in one transaction
     Batch,
-    /// A backlog that relayers carry away
+    /// Relayers drain a backlog
     Drain,
-    /// From commit to dispatch at a steady rate
+    /// Latency from commit to dispatch at a steady rate
     Latency,
     /// Enqueues and relayers at once
     Mixed,
-    /// Relayers that have nothing to do
+    /// Idle relayers
     Idle,
 }
 
@@ -45,33 +45,33 @@ pub(super) struct Plan {
     pub(super) scenario: Scenario,
     pub(super) lane: Lane,
     pub(super) ordered: bool,
-    /// Sessions that send.
+    /// Producer sessions.
     pub(super) clients: usize,
-    /// How many to send; without it, for so long.
+    /// How many to enqueue; without it, `length` limits the run.
     pub(super) count: Option<u64>,
     pub(super) length: Duration,
-    /// How many in one transaction, where they are sent together.
+    /// Rows per transaction of the batch scenario.
     pub(super) batch: u64,
-    /// How many a second; without it, as many as can be.
+    /// Enqueues per second; without it, as many as possible.
     pub(super) rate: Option<u32>,
     pub(super) relayers: usize,
     pub(super) slots: Option<usize>,
     pub(super) batch_size: Option<usize>,
     pub(super) payload_bytes: usize,
     pub(super) participants: u64,
-    /// Whether a transaction stays open all the while, before which nothing can be cleaned away.
+    /// Whether an open transaction holds a snapshot, so that VACUUM can remove no dead tuples.
     pub(super) hold_snapshot: bool,
-    /// The number of this round, where there are several.
+    /// The number of this round, if there are several.
     pub(super) round: Option<u32>,
 }
 
 impl Plan {
-    pub(super) fn goods(&self) -> Goods {
-        Goods::new(self.lane, self.ordered, self.participants, self.payload_bytes)
+    pub(super) fn workload(&self) -> Workload {
+        Workload::new(self.lane, self.ordered, self.participants, self.payload_bytes)
     }
 
-    /// For people, in a few words.
-    pub(super) fn in_words(&self) -> String {
+    /// Describes the measurement on one line.
+    pub(super) fn describe(&self) -> String {
         let ordered = if self.ordered { ", ordered" } else { "" };
         let clients = match self.scenario {
             Scenario::Enqueue | Scenario::Mixed => format!(", clients: {}", self.clients),

@@ -1,26 +1,24 @@
-//! Plots as SVG, drawn here so that the page needs no script: bars to compare, and curves of percentiles.
-//!
-//! Colours are of the page, by class. The bars of the console are over time; these have names.
+//! Plots as inline SVG, so that the page needs no script: bars, and latency curves by percentile.
 
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 720.0;
-/// Of a bar with its distance to the next.
+/// Height of a bar with its gap.
 const ROW: f64 = 24.0;
-/// What the names of bars have of the width, and what their values have.
+/// Width of the bars' names and of their values.
 const NAMES: f64 = 250.0;
 const VALUES: f64 = 80.0;
-/// Of a plot with curves, and what its axes have of it.
+/// Size of a plot with curves, and of its axes.
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 60.0;
 const BOTTOM: f64 = 28.0;
-/// So many kinds of curves can be told from each other; then they begin again.
+/// Distinct line styles of curves; further curves repeat them.
 pub(super) const KINDS: usize = 8;
-/// The parts of a hundred at which the curves have a mark.
+/// Percentiles that are marked on the axis.
 const MARKS: [(f64, &str); 5] =
     [(0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %")];
 
-/// A bar for each name, as long as its value.
+/// A bar per name, as long as its value.
 pub(super) fn bars(of: &str, values: &[(String, f64)]) -> String {
     let most = values.iter().map(|(_, value)| *value).fold(f64::MIN_POSITIVE, f64::max);
     let rows = values.iter().fold(0.0, |rows, _| rows + ROW);
@@ -44,8 +42,7 @@ pub(super) fn bars(of: &str, values: &[(String, f64)]) -> String {
     svg + "</svg>"
 }
 
-/// A curve for each: to the right more and more of all are at least so fast, each decade of what is left as wide as the next; upwards it
-/// is slower, each decade as high as the next.
+/// A latency curve per measurement. Both axes are logarithmic: x is the percentile, y is the latency.
 pub(super) fn curves(of: &str, curves: &[&[(f64, f64)]]) -> String {
     let points = || curves.iter().flat_map(|curve| curve.iter()).filter(|(_, millis)| *millis > 0.0);
     let low = points().map(|(_, millis)| millis.log10().floor()).fold(f64::INFINITY, f64::min);
@@ -85,7 +82,7 @@ pub(super) fn curves(of: &str, curves: &[&[(f64, f64)]]) -> String {
     svg + "</svg>"
 }
 
-/// How many times what is left has been divided by ten. All of them is as far as the picture goes.
+/// Position of a quantile on the x axis: the number of nines, at most six.
 fn depth(quantile: f64) -> f64 {
     -(1.0 - quantile).max(1e-6).log10()
 }
@@ -105,7 +102,7 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The numbers behind an attribute, wherever it stands.
+    /// The numbers of an attribute, in order.
     fn numbers(svg: &str, attribute: &str) -> Vec<f64> {
         let before = format!(" {attribute}=\"");
         let values = svg.split(&before).skip(1);

@@ -1,146 +1,149 @@
-//! A relayer as `symphony run` starts it, but for its ways out: they take everything at once and keep nothing.
+//! A relayer with the settings of `symphony run`, whose destinations accept every dispatch at once and discard it.
 //!
-//! It is this program once more, started by `symphony bench`, and tells on stdout how far it has come. What takes everything is known here
-//! and nowhere else: no setting of `symphony run` leads to it, and it serves no name but those of a benchmark.
+//! `symphony bench` starts this program as such a relayer, which reports its progress on stdout. No setting of
+//! `symphony run` leads to the null destination, and this relayer serves only the names of a benchmark.
 
-mod nothing;
-mod tape;
+mod null_destination;
+mod recorder;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use symphony_outbox::WorkerId;
-use symphony_outbox::connect::Target;
-use symphony_outbox::listener::Channel;
-use symphony_outbox::schema::Lane;
-use symphony_proof::track;
+use symphony_db::WorkerId;
+use symphony_db::connect::Target;
+use symphony_db::listener::Channel;
+use symphony_db::schema::Lane;
 use symphony_relay::event::routing::{Route, Routes};
-use symphony_relay::event::{EventLane, Publishing, order::Order};
+use symphony_relay::event::{EventConfig, EventLane, order::Order};
 use symphony_relay::listener::PostgresListener;
-use symphony_relay::metadata::{MetadataLane, Storing, routing};
+use symphony_relay::metadata::{MetadataConfig, MetadataLane, routing};
 use symphony_relay::payment::PaymentLane;
 use symphony_relay::rail::Rail;
 use symphony_relay::sink::Sink;
 use symphony_relay::stop::{StopHandle, StopSignal};
 use symphony_relay::store::Store;
 use symphony_relay::{Engine, Settings, lane};
+use symphony_testkit::bench_database;
 use tokio::time::MissedTickBehavior;
 
-use super::goods;
+use super::workload;
 use crate::{
     config::Config,
     database::Database,
-    failure::{Answer, Failure},
-    interruption::Interruption,
+    failure::{ExitStatus, Failure},
     output,
+    shutdown_signals::ShutdownSignals,
 };
-use nothing::Nothing;
-pub(super) use tape::Sighting;
-use tape::Tape;
+use null_destination::NullDestination;
+use recorder::Recorder;
+pub(super) use recorder::RelayerReport;
 
-/// How often it says how far it has come, at most.
-const TICK: Duration = Duration::from_millis(20);
-/// What the sink and the store are called.
-const WAY_OUT: &str = "nothing";
+/// The shortest interval between two progress reports.
+const REPORT_INTERVAL: Duration = Duration::from_millis(20);
+/// The name of the sink and of the store.
+const DESTINATION: &str = "null";
 
-/// Carry what a benchmark has sent to nowhere; `symphony bench` starts it
+/// Dispatch a benchmark's rows to a null destination; started by symphony bench
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The lane that it serves
+    /// Lane to serve
     #[arg(long, value_name = "LANE", default_value = "payment")]
     lane: Lane,
     /// Keep order
     #[arg(long)]
     ordered: bool,
-    /// Dispatches at the same time; as `symphony run` has it unless given
+    /// Concurrent dispatches; default as in symphony run
     #[arg(long, value_name = "N")]
     slots: Option<usize>,
-    /// The most that one claim brings; as `symphony run` has it unless given
+    /// Maximum rows per claim; default as in symphony run
     #[arg(long, value_name = "N")]
     batch_size: Option<usize>,
-    /// Write what was dispatched when to this file at the end
+    /// Write the time of each dispatch to this file at the end
     #[arg(long, value_name = "FILE")]
     times: Option<PathBuf>,
-    /// Write how long claims took to this file at the end
+    /// Write the duration of each claim to this file at the end
     #[arg(long, value_name = "FILE")]
     claims: Option<PathBuf>,
 }
 
 impl Arguments {
-    pub(crate) async fn run(self, database: &Database) -> Result<Answer, Failure> {
-        let mut interruption = Interruption::listen()?;
+    pub(crate) async fn run(self, database: &Database) -> Result<ExitStatus, Failure> {
+        let mut signals = ShutdownSignals::listen()?;
         let target = Arc::new(Target::parse(database.url()?)?);
-        self.refuse_others(&target).await?;
-        let tape = Arc::new(Tape::new(self.times.is_some(), self.claims.is_some()));
+        self.refuse_foreign_rows(&target).await?;
+        let recorder = Arc::new(Recorder::new(self.times.is_some(), self.claims.is_some()));
         let (stop, signal) = StopHandle::new();
-        let work = self.work(&target, &tape, signal)?;
+        let work = self.work(&target, &recorder, signal)?;
         tokio::pin!(work);
-        let mut ticks = tokio::time::interval(TICK);
+        let mut ticks = tokio::time::interval(REPORT_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut news = true;
+        let mut has_changed = true;
         loop {
             tokio::select! {
                 () = &mut work => break,
-                // One that idles is not to be seen idling by how it tells of it.
-                () = tape.changed(), if !news => news = true,
-                _ = ticks.tick(), if news => {
-                    news = false;
-                    if !say(&tape.sighting())? {
-                        // Nobody reads any more.
+                // An idle relayer reports nothing, so that reports do not disturb the measurement.
+                () = recorder.changed(), if !has_changed => has_changed = true,
+                _ = ticks.tick(), if has_changed => {
+                    has_changed = false;
+                    if !print_report(&recorder.report())? {
+                        // The parent process has gone.
                         stop.signal();
                     }
                 }
-                _ = interruption.caught() => stop.signal(),
+                _ = signals.recv() => stop.signal(),
             }
         }
-        let cannot = |error| Failure::because("the times cannot be written", error);
+        let cannot = |error| Failure::because("cannot write the recorded times", error);
         if let Some(file) = &self.times {
-            tape.write_times(file).map_err(cannot)?;
+            recorder.write_times(file).map_err(cannot)?;
         }
         if let Some(file) = &self.claims {
-            tape.write_claims(file).map_err(cannot)?;
+            recorder.write_claims(file).map_err(cannot)?;
         }
-        say(&tape.last_sighting())?;
-        Ok(Answer::Yes)
+        print_report(&recorder.final_report())?;
+        Ok(ExitStatus::Success)
     }
 
-    /// A claim of events or of metadata takes whatever is there: so nothing of anybody else's may be.
-    async fn refuse_others(&self, target: &Target) -> Result<(), Failure> {
+    /// A claim of the event or metadata lane takes any row, so the lane must hold no foreign rows.
+    async fn refuse_foreign_rows(&self, target: &Target) -> Result<(), Failure> {
         let client = target.connect().await?;
-        if self.lane != Lane::Payment && track::is_foreign(&client, self.lane).await? {
-            return Err(Failure::no(format!("the {} lane holds what no benchmark has sent", self.lane.name())));
+        if self.lane != Lane::Payment && bench_database::is_foreign(&client, self.lane).await? {
+            return Err(Failure::new(format!(
+                "the {} lane holds rows that no benchmark has enqueued",
+                self.lane.name()
+            )));
         }
         Ok(())
     }
 
-    /// As `symphony run` would do it by its defaults.
+    /// Runs the lane's engine with the defaults of `symphony run`.
     fn work<'a>(
         &self,
         target: &'a Arc<Target>,
-        tape: &Arc<Tape>,
+        recorder: &Arc<Recorder>,
         stop: StopSignal,
     ) -> Result<std::pin::Pin<Box<dyn Future<Output = ()> + 'a>>, Failure> {
         let config = Config::load(None)?;
         let worker: WorkerId = format!("bench-{}", std::process::id()).as_str().into();
-        let nothing = Arc::new(Nothing(Arc::clone(tape)));
-        let name = goods::name(self.lane, self.ordered);
+        let destination = Arc::new(NullDestination(Arc::clone(recorder)));
+        let name = workload::name(self.lane, self.ordered);
         let own = Arc::clone(target);
         Ok(match self.lane {
             Lane::Payment => {
-                let rails = BTreeMap::from([(name, nothing as Arc<dyn Rail>)]);
+                let rails = BTreeMap::from([(name, destination as Arc<dyn Rail>)]);
                 let lane = PaymentLane::new(own, worker, config.payment.own.lease, rails);
                 let settings = self.settings(config.payment_settings(&[]));
-                Box::pin(serve(lane, settings, target, Channel::PAYMENT, tape, stop)?)
+                Box::pin(serve(lane, settings, target, Channel::PAYMENT, recorder, stop)?)
             }
             Lane::Event => {
-                let route = Route::new(&name, "*", WAY_OUT, WAY_OUT);
-                let route = route.map_err(|error| Failure::because("there is no such route", error))?;
-                let publishing = Publishing {
+                let route = Route::new(&name, "*", DESTINATION, DESTINATION);
+                let route = route.map_err(|error| Failure::because("the benchmark's route is invalid", error))?;
+                let publishing = EventConfig {
                     source: "//bench".to_owned(),
                     routes: Routes::new(vec![route]),
-                    sinks: BTreeMap::from([(WAY_OUT.to_owned(), nothing as Arc<dyn Sink>)]),
+                    sinks: BTreeMap::from([(DESTINATION.to_owned(), destination as Arc<dyn Sink>)]),
                     order: if self.ordered { Order::Aggregate } else { config.event.own.order },
                 };
                 let settings = self.settings(config.event_settings(&[]));
@@ -149,15 +152,15 @@ impl Arguments {
                     settings,
                     target,
                     Channel::EVENT,
-                    tape,
+                    recorder,
                     stop,
                 )?)
             }
             Lane::Metadata => {
-                let route = routing::Route { entity_type: name, store: WAY_OUT.to_owned() };
-                let storing = Storing {
+                let route = routing::Route { entity_type: name, store: DESTINATION.to_owned() };
+                let storing = MetadataConfig {
                     routes: routing::Routes::new(vec![route]),
-                    stores: BTreeMap::from([(WAY_OUT.to_owned(), nothing as Arc<dyn Store>)]),
+                    stores: BTreeMap::from([(DESTINATION.to_owned(), destination as Arc<dyn Store>)]),
                 };
                 let settings = self.settings(config.metadata_settings(&[]));
                 Box::pin(serve(
@@ -165,7 +168,7 @@ impl Arguments {
                     settings,
                     target,
                     Channel::METADATA,
-                    tape,
+                    recorder,
                     stop,
                 )?)
             }
@@ -175,8 +178,8 @@ impl Arguments {
     fn settings(&self, settings: Settings) -> Settings {
         Settings {
             slots: self.slots.unwrap_or(settings.slots),
-            batch: self.batch_size.unwrap_or(settings.batch),
-            // Repair ends whatever has expired, on the rails of others too.
+            max_batch: self.batch_size.unwrap_or(settings.max_batch),
+            // Repair would also end expired leases on other rails.
             repair_every: Duration::ZERO,
             ..settings
         }
@@ -188,19 +191,19 @@ fn serve<'a, L: lane::Lane>(
     settings: Settings,
     target: &'a Arc<Target>,
     channel: Channel,
-    tape: &Arc<Tape>,
+    recorder: &Arc<Recorder>,
     stop: StopSignal,
 ) -> Result<impl Future<Output = ()> + 'a, Failure> {
     let engine = Engine::new(Arc::new(lane), settings).map_err(|wrong| Failure::usage(wrong.to_string()))?;
-    let engine = engine.with_meter(Arc::clone(tape) as _);
+    let engine = engine.with_meter(Arc::clone(recorder) as _);
     Ok(async move {
         engine.run(Some(PostgresListener::new(Arc::clone(target), channel)), stop).await;
     })
 }
 
-/// Whether somebody has read it.
-fn say(sighting: &Sighting) -> Result<bool, Failure> {
-    let line = serde_json::to_string(sighting)
-        .map_err(|error| Failure::because("a relayer cannot say how far it has come", error))?;
-    output::line_is_read(&line)
+/// Prints a report. Returns false once the reader has closed the pipe.
+fn print_report(report: &RelayerReport) -> Result<bool, Failure> {
+    let line = serde_json::to_string(report)
+        .map_err(|error| Failure::because("cannot print the progress report", error))?;
+    output::try_print_line(&line)
 }

@@ -1,18 +1,18 @@
-//! What was measured, as JSON and in words.
+//! The benchmark's result, as JSON and as a table.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
-use symphony_proof::track::spending::Spending;
+use symphony_testkit::bench_database::resource_usage::Spending;
 
-use super::fleet::Work;
+use super::histogram::{LatencyHistogram, Percentiles};
 use super::machine::Machine;
 use super::plan::{Plan, Scenario};
-use super::scale::{Percentiles, Times};
+use super::relayer_processes::RelayerUsage;
 use crate::table::Table;
 
-/// Everything that a run has to say.
+/// The result of a run.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) machine: Machine,
@@ -20,19 +20,19 @@ pub(super) struct Report {
     pub(super) measurements: Vec<Measurement>,
 }
 
-/// The server.
+/// The PostgreSQL server.
 #[derive(Debug, Serialize)]
 pub(super) struct Postgres {
     pub(super) version: String,
-    /// Started for this run.
+    /// Whether the benchmark started it.
     pub(super) private: bool,
     pub(super) settings: BTreeMap<String, String>,
 }
 
-/// What the server spent on each message.
+/// What the server used, per message.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Share {
-    /// In all; none where the server is on another machine.
+pub(super) struct PostgresUsage {
+    /// Total CPU time; none if the server is on another machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cpu_seconds: Option<f64>,
     pub(super) wal_bytes_per_message: f64,
@@ -41,8 +41,8 @@ pub(super) struct Share {
     pub(super) buffers_read_per_message: f64,
 }
 
-impl Share {
-    #[expect(clippy::cast_precision_loss, reason = "nobody sends so many that a double could not count them")]
+impl PostgresUsage {
+    #[expect(clippy::cast_precision_loss, reason = "row counts fit into 53 bits")]
     pub(super) fn of(spent: &Spending, messages: u64) -> Self {
         let each = |sum: f64| rounded(sum / messages.max(1) as f64);
         Self {
@@ -55,19 +55,19 @@ impl Share {
     }
 }
 
-/// A part of the time of a mixed run.
+/// An interval of a mixed run.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Stretch {
+pub(super) struct Interval {
     pub(super) until_seconds: f64,
     pub(super) claims: u64,
     pub(super) claim_p50_ms: f64,
     pub(super) claim_p99_ms: f64,
-    /// Rows that were sent and not yet recorded at its end.
+    /// Rows enqueued but not yet recorded at its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) backlog: Option<u64>,
 }
 
-/// One measurement. What makes no sense for its scenario is not there.
+/// One measurement. Fields that do not apply to its scenario are left out.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Measurement {
     pub(super) scenario: &'static str,
@@ -77,16 +77,16 @@ pub(super) struct Measurement {
     pub(super) round: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) clients: Option<usize>,
-    /// Rows in one transaction.
+    /// Rows per transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) batch: Option<u64>,
-    /// The rate that was asked for.
+    /// The requested rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rate: Option<u32>,
     pub(super) count: u64,
     pub(super) seconds: f64,
     pub(super) per_second: f64,
-    /// What the percentiles are those of.
+    /// What the percentiles measure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) latency_of: Option<&'static str>,
     #[serde(flatten)]
@@ -97,19 +97,20 @@ pub(super) struct Measurement {
     pub(super) enqueued: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) enqueued_per_second: Option<f64>,
-    /// Rows that were sent and not yet recorded at the end.
+    /// Rows enqueued but not yet recorded at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) backlog: Option<u64>,
-    /// Of all relayers together, while they idle.
+    /// Of all idle relayers together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) transactions_per_second: Option<f64>,
-    /// How claims went as time went by.
+    /// Claim latency over time. The JSON name is `stretches`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) stretches: Vec<Stretch>,
+    #[serde(rename = "stretches")]
+    pub(super) intervals: Vec<Interval>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) hold_snapshot: bool,
     pub(super) relayers: usize,
-    /// Where it is not that of `symphony run`.
+    /// If it differs from the default of `symphony run`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) slots: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,23 +118,23 @@ pub(super) struct Measurement {
     pub(super) payload_bytes: usize,
     pub(super) participants: u64,
     pub(super) relayer_cpu_seconds: f64,
-    /// The most memory that one of them ever had.
+    /// Peak memory of the largest relayer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) relayer_peak_memory_bytes: Option<u64>,
     /// From the start of a relayer's process until it listened or dispatched; the longest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) relayer_start_seconds: Option<f64>,
-    /// Of this process, which sends.
+    /// Of this process, which runs the producers.
     pub(super) client_cpu_seconds: f64,
-    pub(super) postgres: Share,
+    pub(super) postgres: PostgresUsage,
     /// For the plot.
     #[serde(skip)]
     pub(super) curve: Vec<(f64, f64)>,
 }
 
 impl Measurement {
-    /// So many messages in so much time.
-    pub(super) fn new(plan: &Plan, count: u64, length: Duration, share: (Share, f64)) -> Self {
+    /// A measurement of `count` messages in `length`.
+    pub(super) fn new(plan: &Plan, count: u64, length: Duration, share: (PostgresUsage, f64)) -> Self {
         let (postgres, client_cpu_seconds) = share;
         Self {
             scenario: plan.scenario.name(),
@@ -153,7 +154,7 @@ impl Measurement {
             enqueued_per_second: None,
             backlog: None,
             transactions_per_second: None,
-            stretches: Vec::new(),
+            intervals: Vec::new(),
             hold_snapshot: plan.hold_snapshot,
             relayers: plan.relayers,
             slots: plan.slots,
@@ -169,16 +170,16 @@ impl Measurement {
         }
     }
 
-    /// The same with how long something took.
-    pub(super) fn with_times(mut self, of: &'static str, times: &Times) -> Self {
+    /// Adds latencies.
+    pub(super) fn with_times(mut self, of: &'static str, times: &LatencyHistogram) -> Self {
         self.latency_of = Some(of);
         self.percentiles = times.percentiles();
         self.curve = times.curve();
         self
     }
 
-    /// The same with what the relayers took.
-    pub(super) fn with_relayers(mut self, work: &Work) -> Self {
+    /// Adds what the relayers used.
+    pub(super) fn with_relayers(mut self, work: &RelayerUsage) -> Self {
         self.relayer_cpu_seconds = rounded(work.cpu_seconds);
         self.relayer_peak_memory_bytes = work.peak_memory_bytes;
         self.relayer_start_seconds = work.start.map(|start| rounded(start.as_secs_f64()));
@@ -187,7 +188,7 @@ impl Measurement {
 }
 
 impl Report {
-    /// The same for people.
+    /// The result as text.
     pub(super) fn text(&self) -> String {
         let mut table = Table::new([
             "scenario",
@@ -195,7 +196,7 @@ impl Report {
             "clients",
             "relayers",
             "messages",
-            "a second",
+            "per second",
             "p50 ms",
             "p99 ms",
             "max ms",
@@ -232,10 +233,10 @@ impl Report {
         let settings: Vec<_> =
             self.postgres.settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
         format!(
-            "{}{}\nWAL, syncs and buffers are for each message. {}\nPostgreSQL {}: {}",
+            "{}{}\nWAL bytes, WAL syncs and buffers are per message. {}\nPostgreSQL {}: {}",
             table.render(),
             more.join(""),
-            self.machine.in_words(),
+            self.machine.describe(),
             self.postgres.version,
             settings.join(", ")
         )
@@ -243,17 +244,17 @@ impl Report {
 }
 
 impl Measurement {
-    /// What the table has no room for.
+    /// A line for values that the table has no column for.
     fn more(&self) -> Option<String> {
-        if let (Some(sent), Some(backlog)) = (self.enqueued_per_second, self.backlog) {
+        if let (Some(enqueued), Some(backlog)) = (self.enqueued_per_second, self.backlog) {
             let claims: Vec<_> =
-                self.stretches.iter().map(|stretch| format!("{:.2}", stretch.claim_p99_ms)).collect();
+                self.intervals.iter().map(|interval| format!("{:.2}", interval.claim_p99_ms)).collect();
             let claims = match &claims[..] {
                 [] => String::new(),
-                claims => format!("; claims, p99 in ms of each tenth: {}", claims.join(" ")),
+                claims => format!("; claim p99 in ms per tenth of the run: {}", claims.join(" ")),
             };
             return Some(format!(
-                "mixed, {}: {sent:.0} enqueued a second, {backlog} behind at the end{claims}\n",
+                "mixed, {}: {enqueued:.0} enqueued per second, backlog at the end {backlog}{claims}\n",
                 self.lane
             ));
         }
@@ -261,7 +262,7 @@ impl Measurement {
             let percent = |seconds: f64| format!("{:.1} %", 100.0 * seconds / self.seconds.max(1e-9));
             let server = self.postgres.cpu_seconds.map(|seconds| format!(", PostgreSQL {}", percent(seconds)));
             return Some(format!(
-                "idle, {}: {transactions:.1} transactions a second; of a processor: relayers {}{}; at most {}; ready after {:.0} ms\n",
+                "idle, {}: {transactions:.1} transactions per second; CPU of one core: relayers {}{}; peak memory {}; ready after {:.0} ms\n",
                 self.lane,
                 percent(self.relayer_cpu_seconds),
                 server.unwrap_or_default(),
@@ -271,23 +272,23 @@ impl Measurement {
         }
         let call = self.call_to_dispatch.as_ref()?;
         Some(format!(
-            "latency, {}: from commit; from the call p50 {:.2} ms, p99 {:.2} ms\n",
+            "latency, {}: the table has commit to dispatch; call to dispatch p50 {:.2} ms, p99 {:.2} ms\n",
             self.lane, call.p50_ms, call.p99_ms
         ))
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "nobody has so much that a double could not count it")]
+#[expect(clippy::cast_precision_loss, reason = "memory sizes fit into 53 bits")]
 fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / 1_048_576.0)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "nobody sends so many that a double could not count them")]
+#[expect(clippy::cast_precision_loss, reason = "row counts fit into 53 bits")]
 pub(super) fn rate(count: u64, length: Duration) -> f64 {
     rounded(count as f64 / length.as_secs_f64().max(1e-9))
 }
 
-/// Three digits behind the point are enough for anybody.
+/// Rounds to three decimals.
 pub(super) fn rounded(number: f64) -> f64 {
     (number * 1000.0).round() / 1000.0
 }

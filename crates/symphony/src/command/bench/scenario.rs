@@ -1,4 +1,4 @@
-//! The scenarios: each sends, lets relayers carry, and says how fast it was and what it took.
+//! The scenarios: each enqueues, runs relayers, and measures throughput, latency and resource usage.
 
 mod batch;
 mod drain;
@@ -6,48 +6,52 @@ mod enqueue;
 mod idle;
 mod latency;
 mod mixed;
-mod senders;
+mod producers;
 
-use super::fleet::{Fleet, Notes};
-use super::goods::Goods;
-use super::ground::{Course, Ground};
 use super::plan::{Plan, Scenario};
+use super::relayer_processes::{Recording, RelayerProcesses};
 use super::result::Measurement;
+use super::server::{BenchDatabase, BenchServer};
+use super::workload::Workload;
 use crate::failure::Failure;
 
-/// Measures once.
-pub(super) async fn measure(ground: &Ground, plan: &Plan) -> Result<Measurement, Failure> {
-    let course = ground.course().await?;
-    course.open(plan.lane, plan.ordered).await?;
-    let goods = plan.goods();
-    let before = course.rows(plan.lane, goods.name()).await?;
+/// Runs one measurement.
+pub(super) async fn measure(server: &BenchServer, plan: &Plan) -> Result<Measurement, Failure> {
+    let database = server.database().await?;
+    database.open(plan.lane, plan.ordered).await?;
+    let workload = plan.workload();
+    let before = database.rows(plan.lane, workload.name()).await?;
     let measured = match plan.scenario {
-        Scenario::Enqueue => enqueue::run(&course, plan, &goods).await?,
-        Scenario::Batch => batch::run(&course, plan, &goods).await?,
-        Scenario::Drain => drain::run(&course, plan, &goods).await?,
-        Scenario::Latency => latency::run(&course, plan, &goods).await?,
-        Scenario::Mixed => mixed::run(&course, plan, &goods).await?,
-        Scenario::Idle => idle::run(&course, plan).await?,
+        Scenario::Enqueue => enqueue::run(&database, plan, &workload).await?,
+        Scenario::Batch => batch::run(&database, plan, &workload).await?,
+        Scenario::Drain => drain::run(&database, plan, &workload).await?,
+        Scenario::Latency => latency::run(&database, plan, &workload).await?,
+        Scenario::Mixed => mixed::run(&database, plan, &workload).await?,
+        Scenario::Idle => idle::run(&database, plan).await?,
     };
-    let after = course.rows(plan.lane, goods.name()).await?;
-    let (found, sent) = ((after.open + after.ended) - (before.open + before.ended), goods.sent());
+    let after = database.rows(plan.lane, workload.name()).await?;
+    let (found, sent) = ((after.open + after.ended) - (before.open + before.ended), workload.enqueued());
     if found != sent {
-        return Err(Failure::no(format!("{sent} were sent, and the database has {found} of them")));
+        return Err(Failure::new(format!("{sent} rows were enqueued, but the database holds {found} of them")));
     }
     if plan.scenario == Scenario::Drain && after.open > 0 {
-        return Err(Failure::no(format!("{} of {sent} are still open", after.open)));
+        return Err(Failure::new(format!("{} of {sent} rows are still pending", after.open)));
     }
-    if !course.is_scratch() && after.open > 0 {
-        clear(&course, plan, &goods).await?;
+    if !database.is_scratch() && after.open > 0 {
+        clear(&database, plan, &workload).await?;
     }
-    course.close().await?;
+    database.close().await?;
     Ok(measured)
 }
 
-/// Carries away what is left, so that the next measurement begins as this one did.
-async fn clear(course: &Course, plan: &Plan, goods: &Goods) -> Result<(), Failure> {
-    let open = course.rows(plan.lane, goods.name()).await?.open;
-    let fleet = Fleet::start(course, &Plan { relayers: plan.relayers.max(1), ..plan.clone() }, Notes::Nothing)?;
-    fleet.record(open, |_| {}).await?;
-    fleet.stop().await.map(drop)
+/// Drains the remaining rows, so that the next measurement starts with an empty outbox.
+async fn clear(database: &BenchDatabase, plan: &Plan, workload: &Workload) -> Result<(), Failure> {
+    let open = database.rows(plan.lane, workload.name()).await?.open;
+    let relayers = RelayerProcesses::start(
+        database,
+        &Plan { relayers: plan.relayers.max(1), ..plan.clone() },
+        Recording::Nothing,
+    )?;
+    relayers.wait_recorded(open, |_| {}).await?;
+    relayers.stop().await.map(drop)
 }

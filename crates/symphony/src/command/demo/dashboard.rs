@@ -1,21 +1,17 @@
-//! The dashboard of the demo. The demo serves it itself: whoever is killed, it is there, at one address from the first line to the last.
+//! The demo's dashboard. The demo process serves it, so that it keeps its address when relayers are killed.
 
-use symphony_proof::shop;
+use symphony_console::server::{self, Limits};
+use symphony_console::{Console, Logins};
+use symphony_testkit::shop;
 use tokio::net::TcpListener;
 
-use super::stage::Stage;
-use crate::{
-    config,
-    console::{Console, Logins},
-    failure::Failure,
-    relayer::endpoints,
-    server::{self, Limits},
-};
+use super::environment::DemoEnvironment;
+use crate::{failure::Failure, relayer::endpoints};
 
-/// A free port that this machine alone reaches: nobody has to show a token there.
-const PLACE: &str = "127.0.0.1:0";
+/// A free loopback port, where the console asks for no token.
+const LISTEN: &str = "127.0.0.1:0";
 
-/// An address that is taken, and not yet answered at: whoever asks early waits.
+/// A bound address. Requests wait until [`Dashboard::serve`].
 pub(super) struct Dashboard {
     listener: TcpListener,
     address: String,
@@ -23,8 +19,8 @@ pub(super) struct Dashboard {
 
 impl Dashboard {
     pub(super) async fn reserve() -> Result<Self, Failure> {
-        let cannot = |error| Failure::because("there is no port for the dashboard", error);
-        let listener = server::listen(PLACE).await.map_err(cannot)?;
+        let cannot = |error| Failure::because("cannot listen on a port for the dashboard", error);
+        let listener = server::listen(LISTEN).await.map_err(cannot)?;
         let address = format!("http://{}/", listener.local_addr().map_err(cannot)?);
         Ok(Self { listener, address })
     }
@@ -33,13 +29,12 @@ impl Dashboard {
         &self.address
     }
 
-    /// Shows this stage, until the process ends.
-    pub(super) async fn open(self, stage: &Stage) -> Result<(), Failure> {
-        let [read_url, act_url] = [shop::CONSOLE_READS, shop::CONSOLE_ACTS].map(|login| stage.url(login));
-        let settings = config::Console { read_url, act_url, listen: String::new(), tokens: Vec::new() };
-        let Some(logins) = Logins::parse(&settings.read_url, &settings.act_url)? else { return Ok(()) };
+    /// Serves the console of this environment until the process ends.
+    pub(super) async fn serve(self, environment: &DemoEnvironment) -> Result<(), Failure> {
+        let [read_url, act_url] = [shop::CONSOLE_READS, shop::CONSOLE_ACTS].map(|login| environment.url(login));
+        let Some(logins) = Logins::parse(&read_url, &act_url)? else { return Ok(()) };
         logins.check().await?;
-        let console = Console::build(&settings, &logins, endpoints::place(&self.listener), "the demo")?;
+        let console = Console::build(&[], &logins, endpoints::local_address(&self.listener), "the demo")?;
         tokio::spawn(server::serve(self.listener, console.router(), Limits::default()));
         Ok(())
     }

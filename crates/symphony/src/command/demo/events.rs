@@ -1,183 +1,185 @@
-//! The lane of events: each order is told of, in strict order for each aggregate, at one of two places.
+//! The demo's event lane: one event per order, in order per aggregate, to one of two destinations.
 //!
-//! The places are brokers of their own where this machine has them, and receivers over HTTP where it does not. One of them is killed
-//! in the middle of the run and started again a moment later.
+//! The destinations are private brokers, or HTTP receivers where a broker is not installed. One of them is killed in
+//! the middle of the run and restarted.
 
+mod audit;
+mod destination;
 mod outage;
-mod place;
 mod receiver;
-mod verdict;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use symphony_outbox::event::Event;
-use symphony_proof::kit::brokers::Kind;
-use symphony_proof::shop::news::{self, Numbers};
+use symphony_db::event::Event;
+use symphony_testkit::brokers::Kind;
+use symphony_testkit::shop::events::{self as shop_events, Numbers};
 use tokio_postgres::Client;
 
 use super::{
-    lane::{Lane, Look, Row},
+    display::{grouped, span},
+    environment::DemoEnvironment,
+    lane::{Lane, LaneProgress, Row},
     rate::Rate,
-    stage::Stage,
-    view::{grouped, span},
 };
 use crate::failure::Failure;
+pub(super) use audit::EventAudit;
+use destination::Destination;
 use outage::Outage;
-use place::Place;
-pub(super) use verdict::Verdict;
 
-/// A kind of news, and where it goes.
-pub(super) struct News {
+/// A type of event and its route.
+pub(super) struct EventRoute {
     aggregate_type: &'static str,
     event_type: &'static str,
-    /// The broker that is looked for.
+    /// The broker to start.
     kind: Kind,
     /// The sink, and the subject or stream in it.
     sink: &'static str,
 }
 
-/// Of orders that are paid in whatever order.
-pub(super) const ORDERS: News =
-    News { aggregate_type: "merchant", event_type: "OrderPlaced", kind: Kind::Nats, sink: "orders" };
-/// Of those that are paid in their order.
-pub(super) const PAYROLL: News =
-    News { aggregate_type: "payroll", event_type: "PayrollOrdered", kind: Kind::Redis, sink: "payroll" };
+/// Events of orders on the plain rail.
+pub(super) const ORDER_EVENTS: EventRoute =
+    EventRoute { aggregate_type: "merchant", event_type: "OrderPlaced", kind: Kind::Nats, sink: "orders" };
+/// Events of orders on the ordered rail.
+pub(super) const PAYROLL_EVENTS: EventRoute =
+    EventRoute { aggregate_type: "payroll", event_type: "PayrollOrdered", kind: Kind::Redis, sink: "payroll" };
 
-/// Soon again, so that nobody has to wait for a pause that is made for an outage of hours.
+/// Short circuit breaker pauses: the defaults are for outages of hours.
 const SETTINGS: &str = r#"
 [event]
 source = "//shop.example"
 order = "aggregate"
 
 [event.breaker]
-first_pause = "250ms"
-longest_pause = "1s"
+open_for = "250ms"
+max_open_for = "1s"
 "#;
 
-impl News {
-    /// The event that tells of an order.
-    pub(super) fn of(&self, order_id: &str, participant_id: &str) -> Event {
-        news::of_order(self.aggregate_type, participant_id, self.event_type, order_id)
+impl EventRoute {
+    /// The event of an order.
+    pub(super) fn event(&self, order_id: &str, participant_id: &str) -> Event {
+        shop_events::of_order(self.aggregate_type, participant_id, self.event_type, order_id)
     }
 }
 
 /// The events of the demo.
 pub(super) struct Events {
     owner: Client,
-    places: [(News, Place); 2],
+    destinations: [(EventRoute, Destination); 2],
     password_file: PathBuf,
     rate: Rate,
     outage: Outage,
-    /// Relayers that were killed, and how many of their claims were made older.
+    /// Killed relayers, and how many of their claims the demo expired.
     dead: Vec<String>,
     freed: u64,
 }
 
 impl Events {
-    pub(super) async fn open(stage: &Stage) -> Result<Self, Failure> {
-        let mut places = Vec::with_capacity(2);
-        for news in [ORDERS, PAYROLL] {
-            let place = Place::open(news.kind, stage.password(), news.sink).await?;
-            places.push((news, place));
+    pub(super) async fn open(environment: &DemoEnvironment) -> Result<Self, Failure> {
+        let mut destinations = Vec::with_capacity(2);
+        for route in [ORDER_EVENTS, PAYROLL_EVENTS] {
+            let destination = Destination::open(route.kind, environment.password(), route.sink).await?;
+            destinations.push((route, destination));
         }
-        let places = <[_; 2]>::try_from(places).map_err(|_| Failure::no("there are not two places for events"))?;
-        let owner = stage.owner().await?;
+        let destinations = <[_; 2]>::try_from(destinations)
+            .map_err(|_| Failure::new("the demo needs two destinations for events"))?;
+        let owner = environment.owner().await?;
         Ok(Self {
             owner,
-            places,
-            password_file: stage.password_file(),
+            destinations,
+            password_file: environment.password_file(),
             rate: Rate::new(),
-            outage: Outage::Never,
+            outage: Outage::None,
             dead: Vec::new(),
             freed: 0,
         })
     }
 
-    /// Where they go, in words, and why not elsewhere.
+    /// Describes the destinations, and why a broker is missing.
     pub(super) fn where_to(&self) -> String {
-        let [first, second] = self.places.each_ref().map(|(_, place)| place.name());
-        let mut words = format!("events go to {first} and to {second}, in strict order for each aggregate");
-        for why in self.places.iter().filter_map(|(_, place)| place.instead_of()) {
+        let [first, second] = self.destinations.each_ref().map(|(_, destination)| destination.name());
+        let mut words = format!("events go to {first} and to {second}, in order per aggregate");
+        for why in self.destinations.iter().filter_map(|(_, destination)| destination.fallback_reason()) {
             words.push_str(&format!("\n{why}"));
         }
         words
     }
 
-    /// Where somebody may look who wants to.
-    pub(super) fn how_to_look(&self) -> String {
-        let [first, second] = self.places.each_ref().map(|(_, place)| place.name());
+    /// Names the destinations for a user who wants to connect.
+    pub(super) fn connection_hint(&self) -> String {
+        let [first, second] = self.destinations.each_ref().map(|(_, destination)| destination.name());
         format!("{first}; {second}")
     }
 
-    /// Lets a place be killed so long after the beginning.
+    /// Plans the outage of the first destination.
     pub(super) fn plan_outage(&mut self, after: Duration) {
-        self.outage = Outage::Ahead { after };
+        self.outage = Outage::Planned { after };
     }
 
-    /// Kills the first place when its time has come, and starts it again a moment later. Says what it did.
+    /// Kills or restarts the first destination when it is time, and describes what it did.
     pub(super) async fn disturb(&mut self, elapsed: Duration) -> Result<Option<String>, Failure> {
-        let [(_, place), _] = &mut self.places;
-        self.outage.pass(place, elapsed).await
+        let [(_, destination), _] = &mut self.destinations;
+        self.outage.advance(destination, elapsed).await
     }
 
-    /// Makes the claims of the dead older. One that was under way when its relayer died is granted after that.
-    async fn free(&mut self) -> Result<u64, Failure> {
-        let freed = if self.dead.is_empty() { 0 } else { news::bury(&self.owner, &self.dead).await? };
+    /// Expires the claims of killed relayers. Repeated, because a claim may commit after its relayer was killed.
+    async fn expire_claims(&mut self) -> Result<u64, Failure> {
+        let freed =
+            if self.dead.is_empty() { 0 } else { shop_events::expire_claims(&self.owner, &self.dead).await? };
         self.freed += freed;
         Ok(freed)
     }
 
-    /// No more orders come: starts again what is down.
+    /// Ends the outage after the load: restarts the broker if it is down.
     pub(super) async fn close(&mut self) -> Result<Option<String>, Failure> {
         self.disturb(Duration::MAX).await
     }
 }
 
 impl Lane for Events {
-    type Verdict = Verdict;
+    type Audit = EventAudit;
 
     fn settings(&self) -> String {
         let mut settings = SETTINGS.to_owned();
-        for (News { aggregate_type, sink, .. }, _) in &self.places {
+        for (EventRoute { aggregate_type, sink, .. }, _) in &self.destinations {
             settings.push_str(&format!(
                 "\n[[event.routes]]\naggregate_type = \"{aggregate_type}\"\nevent_type = \"*\"\nsink = \"{sink}\"\n\
                  destination = \"{sink}\"\n"
             ));
         }
-        for (News { sink, .. }, place) in &self.places {
-            settings.push_str(&format!("\n[sinks.{sink}]\n{}", place.section(&self.password_file)));
+        for (EventRoute { sink, .. }, destination) in &self.destinations {
+            settings.push_str(&format!("\n[sinks.{sink}]\n{}", destination.section(&self.password_file)));
         }
         settings
     }
 
-    async fn look(&mut self) -> Result<Look, Failure> {
-        self.free().await?;
-        let numbers = news::numbers(&self.owner).await?;
-        let rate = self.rate.of(numbers.committed - numbers.waiting);
-        Ok(look_of(&numbers, rate))
+    async fn progress(&mut self) -> Result<LaneProgress, Failure> {
+        self.expire_claims().await?;
+        let numbers = shop_events::numbers(&self.owner).await?;
+        let rate = self.rate.update(numbers.committed - numbers.waiting);
+        Ok(progress_of(&numbers, rate))
     }
 
-    /// The contract gives a dead relayer's events back after 5 minutes. Nobody wants to watch that: its claims are made older.
-    async fn died(&mut self, worker: &str) -> Result<Option<String>, Failure> {
+    /// An event's claim expires after 5 minutes, which is too long for a demo: the demo expires it at once.
+    async fn relayer_killed(&mut self, worker: &str) -> Result<Option<String>, Failure> {
         self.dead.push(worker.to_owned());
-        let freed = self.free().await?;
-        Ok(Some(format!("{freed} events freed")))
+        let expired = self.expire_claims().await?;
+        Ok(Some(format!("{expired} event claims expired")))
     }
 
-    async fn audit(&mut self) -> Result<Verdict, Failure> {
-        verdict::reach(&self.owner, &self.places, self.outage.kills(), self.freed).await
+    async fn audit(&mut self) -> Result<EventAudit, Failure> {
+        audit::run(&self.owner, &self.destinations, self.outage.kills(), self.freed).await
     }
 }
 
-/// These numbers, with what was published in a second, as they are shown.
-pub(super) fn look_of(numbers: &Numbers, rate: u64) -> Look {
+/// The lane's progress, from its numbers and the events published per second.
+pub(super) fn progress_of(numbers: &Numbers, rate: u64) -> LaneProgress {
     let Numbers { committed, waiting, oldest_ms } = *numbers;
     let (published, oldest) = (committed - waiting, span(oldest_ms));
     let rows = vec![
         Row::new("events", grouped(published), format!("{rate}/s published and confirmed")),
-        Row::new("", grouped(waiting), format!("wait; the oldest is {oldest} old")),
+        Row::new("", grouped(waiting), format!("pending; oldest {oldest}")),
     ];
-    let words = format!("events {published} ({rate}/s), waiting {waiting}, oldest {oldest}");
-    Look { open: waiting, rows, words }
+    let line = format!("events {published} ({rate}/s), pending {waiting}, oldest {oldest}");
+    LaneProgress { open: waiting, rows, line }
 }

@@ -1,32 +1,31 @@
-//! What the demo asks of a lane, whichever it is: settings for the relayers, a look while it is carried, an audit at the end.
+//! The demo's interface to a lane: settings for the relayers, progress during the load, an audit at the end.
 //!
-//! What a lane carries is written by [`load`](super::load), in the transaction of the order that it belongs to; all
-//! lanes together are [`Lanes`](super::lanes::Lanes).
+//! [`LoadGenerator`](super::load_generator::LoadGenerator) enqueues the rows of all lanes in the transaction of an
+//! order. [`Lanes`](super::lanes::Lanes) holds all lanes.
 
 use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// A lane of the demo, with whatever it needs to be carried somewhere.
+/// A lane of the demo, with its destinations.
 pub(super) trait Lane {
-    /// What its audit comes to.
-    type Verdict: Verdict;
+    /// The result of its audit.
+    type Audit: AuditResult;
 
-    /// What a relayer must be told to carry it: sections of its settings.
+    /// The relayer's settings for this lane.
     fn settings(&self) -> String;
 
-    /// Counts.
-    async fn look(&mut self) -> Result<Look, Failure>;
+    /// Reads the lane's progress.
+    async fn progress(&mut self) -> Result<LaneProgress, Failure>;
 
-    /// A relayer was killed. What it held comes back by itself; where nobody would want to watch how long that takes, its time is moved,
-    /// and how much was freed is said in a few words.
-    async fn died(&mut self, worker: &str) -> Result<Option<String>, Failure>;
+    /// Called after a relayer was killed. A lane whose claims last minutes expires them at once, and describes that.
+    async fn relayer_killed(&mut self, worker: &str) -> Result<Option<String>, Failure>;
 
-    /// Compares what was committed with what has arrived, once nothing is on its way any more.
-    async fn audit(&mut self) -> Result<Self::Verdict, Failure>;
+    /// Compares committed rows with the destinations, once every row is in a terminal state.
+    async fn audit(&mut self) -> Result<Self::Audit, Failure>;
 }
 
-/// A name, a number and what there is to say about it.
+/// A line of the output: a name, a number and an explanation.
 pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) number: String,
@@ -39,33 +38,33 @@ impl Row {
     }
 }
 
-/// How far a lane is, at one moment.
+/// The progress of one lane.
 #[derive(Default)]
-pub(super) struct Look {
-    /// What is on its way.
+pub(super) struct LaneProgress {
+    /// Rows that are not in a terminal state.
     pub(super) open: i64,
-    /// For a drawing.
+    /// For a terminal that can be redrawn.
     pub(super) rows: Vec<Row>,
-    /// The same for one line.
-    pub(super) words: String,
+    /// The same on one line.
+    pub(super) line: String,
 }
 
-/// What an audit comes to: as JSON by itself, in words by its part.
-pub(super) trait Verdict: Serialize {
+/// The result of an audit. It serializes as JSON, and [`AuditResult::section`] is its text.
+pub(super) trait AuditResult: Serialize {
     fn holds(&self) -> bool;
 
-    fn part(&self) -> Part;
+    fn section(&self) -> AuditSection;
 }
 
-/// What an audit comes to, in words.
-pub(super) struct Part {
+/// The text of an audit.
+pub(super) struct AuditSection {
     /// What was compared with what.
     pub(super) title: &'static str,
     pub(super) rows: Vec<Row>,
-    /// What must not be.
+    /// Violations: any of them makes the audit fail.
     pub(super) findings: Vec<String>,
-    /// What a person has to look at.
+    /// Unknown outcomes that an operator has to resolve.
     pub(super) notes: Vec<String>,
-    /// The result in a few words.
-    pub(super) result: String,
+    /// The result on one line.
+    pub(super) summary: String,
 }

@@ -1,38 +1,38 @@
-//! All lanes of the demo, and what each of them is asked.
+//! All lanes of the demo, as one.
 
 use serde::Serialize;
 
 use super::{
+    environment::DemoEnvironment,
     events::{self, Events},
-    lane::{Lane, Look, Part, Verdict as _},
+    lane::{AuditResult as _, AuditSection, Lane, LaneProgress},
     metadata::{self, Metadata},
     payments::{self, Payments},
-    stage::Stage,
 };
 use crate::failure::Failure;
 
-/// All of them, each with where it leads to.
+/// All lanes, with their destinations.
 pub(super) struct Lanes {
     pub(super) payments: Payments,
     pub(super) events: Events,
     pub(super) metadata: Metadata,
 }
 
-/// What their audits come to.
+/// The results of their audits.
 #[derive(Serialize)]
-pub(super) struct Verdicts {
+pub(super) struct LaneAudits {
     #[serde(flatten)]
-    payments: payments::Verdict,
-    events: events::Verdict,
-    metadata: metadata::Verdict,
+    payments: payments::PaymentAudit,
+    events: events::EventAudit,
+    metadata: metadata::MetadataAudit,
 }
 
 impl Lanes {
-    pub(super) async fn open(stage: &Stage, faults: &str, seed: u64) -> Result<Self, Failure> {
+    pub(super) async fn open(environment: &DemoEnvironment, faults: &str, seed: u64) -> Result<Self, Failure> {
         Ok(Self {
-            payments: Payments::open(stage, faults, seed).await?,
-            events: Events::open(stage).await?,
-            metadata: Metadata::open(stage).await?,
+            payments: Payments::open(environment, faults, seed).await?,
+            events: Events::open(environment).await?,
+            metadata: Metadata::open(environment).await?,
         })
     }
 
@@ -40,22 +40,22 @@ impl Lanes {
         [self.payments.settings(), self.events.settings(), self.metadata.settings()].concat()
     }
 
-    pub(super) async fn look(&mut self) -> Result<Vec<Look>, Failure> {
-        Ok(vec![self.payments.look().await?, self.events.look().await?, self.metadata.look().await?])
+    pub(super) async fn progress(&mut self) -> Result<Vec<LaneProgress>, Failure> {
+        Ok(vec![self.payments.progress().await?, self.events.progress().await?, self.metadata.progress().await?])
     }
 
-    /// What was freed, to be added to what is said of the kill.
-    pub(super) async fn died(&mut self, worker: &str) -> Result<String, Failure> {
+    /// What each lane did about the kill, to be appended to its message.
+    pub(super) async fn relayer_killed(&mut self, worker: &str) -> Result<String, Failure> {
         let freed = [
-            self.payments.died(worker).await?,
-            self.events.died(worker).await?,
-            self.metadata.died(worker).await?,
+            self.payments.relayer_killed(worker).await?,
+            self.events.relayer_killed(worker).await?,
+            self.metadata.relayer_killed(worker).await?,
         ];
         Ok(freed.into_iter().flatten().map(|words| format!("; {words}")).collect())
     }
 
-    pub(super) async fn audit(&mut self) -> Result<Verdicts, Failure> {
-        Ok(Verdicts {
+    pub(super) async fn audit(&mut self) -> Result<LaneAudits, Failure> {
+        Ok(LaneAudits {
             payments: self.payments.audit().await?,
             events: self.events.audit().await?,
             metadata: self.metadata.audit().await?,
@@ -63,12 +63,12 @@ impl Lanes {
     }
 }
 
-impl Verdicts {
+impl LaneAudits {
     pub(super) fn holds(&self) -> bool {
         self.payments.holds() && self.events.holds() && self.metadata.holds()
     }
 
-    pub(super) fn parts(&self) -> Vec<Part> {
-        vec![self.payments.part(), self.events.part(), self.metadata.part()]
+    pub(super) fn sections(&self) -> Vec<AuditSection> {
+        vec![self.payments.section(), self.events.section(), self.metadata.section()]
     }
 }

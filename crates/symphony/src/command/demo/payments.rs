@@ -1,33 +1,33 @@
-//! The lane of payments: two rails that lead to one bank, which fails in the ways of banks.
+//! The demo's payment lane: two rails to one simulated bank with faults.
 
+mod audit;
 mod bank;
-mod verdict;
 
 use std::net::SocketAddr;
 
-use symphony_outbox::payment::{
-    operator::{self, Warrant},
-    reading,
+use symphony_db::payment::{
+    operator::{self, AuditContext},
+    reader,
 };
-use symphony_proof::shop::{self, Numbers};
+use symphony_testkit::shop::{self, Numbers};
 use tokio_postgres::Client;
 
 use super::{
-    lane::{Lane, Look, Row},
+    display::{grouped, span},
+    environment::DemoEnvironment,
+    lane::{Lane, LaneProgress, Row},
     rate::Rate,
-    stage::Stage,
-    view::{grouped, span},
 };
 use crate::failure::Failure;
+pub(super) use audit::PaymentAudit;
 use bank::Bank;
 pub(super) use bank::Counts;
-pub(super) use verdict::Verdict;
 
-/// Pays in whatever order it can.
+/// The rail without order.
 pub(super) const PLAIN_RAIL: &str = "sepa";
-/// Pays each participant's instructions in the order of their numbers.
+/// The ordered rail: each participant's payments in sequence.
 pub(super) const ORDERED_RAIL: &str = "payroll";
-/// A short lease, so that what a dead relayer held is taken over while somebody watches; the rest follows from it.
+/// A short lease, so that another relayer takes over a killed one's payments within seconds.
 const SETTINGS: &str = r#"
 [payment]
 lease = "5s"
@@ -38,8 +38,8 @@ grace = "10s"
 
 [payment.breaker]
 failures = 25
-first_pause = "250ms"
-longest_pause = "2s"
+open_for = "250ms"
+max_open_for = "2s"
 
 [defaults.http]
 timeout = "2s"
@@ -56,16 +56,16 @@ pub(super) struct Payments {
     bank: Bank,
     enqueued: Rate,
     dispatched: Rate,
-    /// The last that was seen.
+    /// The last values that were read.
     numbers: Numbers,
     counts: Counts,
 }
 
 impl Payments {
-    pub(super) async fn open(stage: &Stage, faults: &str, seed: u64) -> Result<Self, Failure> {
+    pub(super) async fn open(environment: &DemoEnvironment, faults: &str, seed: u64) -> Result<Self, Failure> {
         Ok(Self {
-            owner: stage.owner().await?,
-            bank: Bank::open(stage, faults, seed).await?,
+            owner: environment.owner().await?,
+            bank: Bank::open(environment, faults, seed).await?,
             enqueued: Rate::new(),
             dispatched: Rate::new(),
             numbers: Numbers::default(),
@@ -73,32 +73,32 @@ impl Payments {
         })
     }
 
-    pub(super) fn bank_place(&self) -> SocketAddr {
-        self.bank.place()
+    pub(super) fn bank_address(&self) -> SocketAddr {
+        self.bank.address()
     }
 
-    /// Resumes what somebody has paused on the dashboard: with a paused rail the demo would not come to an end. Says which.
+    /// Resumes rails that the user has paused on the dashboard: their payments would stay pending. Returns their names.
     pub(super) async fn resume_rails(&self) -> Result<Vec<String>, Failure> {
-        let rails = reading::rails(&self.owner).await?;
+        let rails = reader::rails(&self.owner).await?;
         let paused: Vec<_> = rails.into_iter().filter(|rail| rail.paused).map(|rail| rail.rail_type).collect();
         for rail in &paused {
-            let warrant = Warrant { actor: shop::DUTY, reason: "the demo ends" };
-            operator::resume(&self.owner, rail, warrant).await?;
+            let audit_context = AuditContext { actor: shop::OPERATOR, reason: "the demo ends" };
+            operator::resume(&self.owner, rail, audit_context).await?;
         }
         Ok(paused)
     }
 
-    /// Nobody pays any more.
+    /// Ends the bank.
     pub(super) async fn close_bank(&self) {
         self.bank.close().await;
     }
 }
 
 impl Lane for Payments {
-    type Verdict = Verdict;
+    type Audit = PaymentAudit;
 
     fn settings(&self) -> String {
-        let url = format!("http://{}/v1/payments", self.bank.place());
+        let url = format!("http://{}/v1/payments", self.bank.address());
         let rail = |rail: &str| {
             format!(
                 "\n[rails.{rail}]\nkind = \"http\"\nurl = \"{url}\"\ninquiry_url = \"{url}/{{idempotency_key}}\"\n"
@@ -107,25 +107,25 @@ impl Lane for Payments {
         [SETTINGS.to_owned(), rail(PLAIN_RAIL), rail(ORDERED_RAIL)].concat()
     }
 
-    async fn look(&mut self) -> Result<Look, Failure> {
+    async fn progress(&mut self) -> Result<LaneProgress, Failure> {
         self.numbers = shop::numbers(&self.owner).await?;
         self.counts = self.bank.counts().await?;
-        let rates = [self.enqueued.of(self.numbers.enqueued), self.dispatched.of(self.numbers.dispatched)];
-        Ok(look_of(&self.numbers, &self.counts, rates))
+        let rates = [self.enqueued.update(self.numbers.enqueued), self.dispatched.update(self.numbers.dispatched)];
+        Ok(progress_of(&self.numbers, &self.counts, rates))
     }
 
-    /// Leases are short here: what it held is taken over while somebody watches.
-    async fn died(&mut self, _worker: &str) -> Result<Option<String>, Failure> {
+    /// Nothing to do: the lease expires within seconds.
+    async fn relayer_killed(&mut self, _worker: &str) -> Result<Option<String>, Failure> {
         Ok(None)
     }
 
-    async fn audit(&mut self) -> Result<Verdict, Failure> {
-        verdict::reach(&mut self.owner, &self.bank.ledger()?, self.counts, self.numbers).await
+    async fn audit(&mut self) -> Result<PaymentAudit, Failure> {
+        audit::run(&mut self.owner, &self.bank.ledger()?, self.counts, self.numbers).await
     }
 }
 
-/// These numbers, with what was enqueued and dispatched in a second, as they are shown.
-pub(super) fn look_of(numbers: &Numbers, bank: &Counts, [enqueued, dispatched]: [u64; 2]) -> Look {
+/// The lane's progress, from its numbers and the payments enqueued and dispatched per second.
+pub(super) fn progress_of(numbers: &Numbers, bank: &Counts, [enqueued, dispatched]: [u64; 2]) -> LaneProgress {
     let waiting = numbers.pending - numbers.in_flight;
     let [oldest, p50, p99] = [numbers.oldest_ms, numbers.p50_ms, numbers.p99_ms].map(span);
     let rows = vec![
@@ -138,27 +138,27 @@ pub(super) fn look_of(numbers: &Numbers, bank: &Counts, [enqueued, dispatched]: 
         Row::new(
             "in flight",
             grouped(numbers.in_flight),
-            format!("{} wait; the oldest is {oldest} old", grouped(waiting)),
+            format!("{} without a lease; oldest {oldest}", grouped(waiting)),
         ),
         Row::new("retried", grouped(numbers.retried), ""),
         Row::new(
             "unknown",
-            grouped(numbers.in_doubt),
-            format!("the bank was asked {} times", grouped(bank.inquiries)),
+            grouped(numbers.unknown_outcomes),
+            format!("unknown outcomes; {} inquiries", grouped(bank.inquiries)),
         ),
-        Row::new("dead letters", grouped(numbers.failed), format!("the bank refused {}", bank.refused)),
+        Row::new("dead letters", grouped(numbers.failed), format!("{} refused by the bank", bank.refused)),
         Row::new("latency p50", &p50, format!("p99 {p99}, enqueue to ledger")),
     ];
-    let words = format!(
-        "enqueued {}, in flight {}, waiting {waiting}, dispatched {} ({dispatched}/s), retried {}, unknown {}, \
-         inquired {}, dead letters {}, oldest {oldest}, p50 {p50}, p99 {p99}",
+    let line = format!(
+        "enqueued {}, in flight {}, waiting {waiting}, dispatched {} ({dispatched}/s), retried {}, unknown outcomes {}, \
+         inquiries {}, dead letters {}, oldest {oldest}, p50 {p50}, p99 {p99}",
         numbers.enqueued,
         numbers.in_flight,
         numbers.dispatched,
         numbers.retried,
-        numbers.in_doubt,
+        numbers.unknown_outcomes,
         bank.inquiries,
         numbers.failed,
     );
-    Look { open: numbers.pending, rows, words }
+    LaneProgress { open: numbers.pending, rows, line }
 }

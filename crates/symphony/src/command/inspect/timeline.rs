@@ -1,20 +1,20 @@
-//! A story as people read it: one line per event, with how long after the one before.
+//! Renders an instruction's history as text: one line per event, with the time since the event before.
 
 use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
-use symphony_outbox::payment::{
+use symphony_db::payment::{
     EventKind, OperationKind,
-    reading::{Event, Operation, Pending},
+    reader::{Operation, Pending, TimelineEvent},
 };
 
-use super::Story;
-use crate::output::plain;
+use super::InstructionHistory;
+use symphony_console::sanitize::plain;
 
-/// The story of every outbox, one after the other.
-pub(crate) fn text(story: &Story) -> String {
-    let mut text = format!("instruction {}\n", plain(&story.instruction_id));
-    for events in story.events.chunk_by(|one, next| one.outbox_id == next.outbox_id) {
+/// Renders the history, outbox by outbox.
+pub(crate) fn text(history: &InstructionHistory) -> String {
+    let mut text = format!("instruction {}\n", plain(&history.instruction_id));
+    for events in history.events.chunk_by(|one, next| one.outbox_id == next.outbox_id) {
         let Some(first) = events.first() else { continue };
         // Writing to a String cannot fail.
         let _ = writeln!(
@@ -26,15 +26,15 @@ pub(crate) fn text(story: &Story) -> String {
             plain(&first.rail_type)
         );
         let mut lines = Lines { text: &mut text, last: None };
-        // What people do, they do after the end; their own log says more about a redrive than the event.
+        // Operations come after the terminal state, and the audit log says more about a redrive than the event does.
         for event in events.iter().filter(|event| event.event != EventKind::Redriven) {
-            lines.push(event.occurred_at, &happened(event));
+            lines.push(event.occurred_at, &describe_event(event));
         }
-        for operation in story.operations.iter().filter(|done| done.outbox_id == Some(first.outbox_id)) {
-            lines.push(operation.created_at, &was_done(operation));
+        for operation in history.operations.iter().filter(|done| done.outbox_id == Some(first.outbox_id)) {
+            lines.push(operation.created_at, &describe_operation(operation));
         }
-        for pending in story.pending.iter().filter(|pending| pending.outbox_id == first.outbox_id) {
-            let _ = writeln!(text, "  now: {}", does(pending));
+        for pending in history.pending.iter().filter(|pending| pending.outbox_id == first.outbox_id) {
+            let _ = writeln!(text, "  now: {}", describe_pending(pending));
         }
     }
     text
@@ -53,7 +53,7 @@ impl Lines<'_> {
     }
 }
 
-fn happened(event: &Event) -> String {
+fn describe_event(event: &TimelineEvent) -> String {
     let attempt = event.attempt_no.map(|number| format!("attempt {number}")).unwrap_or_default();
     let worker = event.worker_id.as_deref().map(plain).unwrap_or_default();
     match event.event {
@@ -64,17 +64,17 @@ fn happened(event: &Event) -> String {
         EventKind::LeaseClaimed => format!("CLAIMED by {worker}, {attempt}"),
         EventKind::AttemptCompleted => format!("{} by {worker}, {attempt}{}", state(event), outcome(event)),
         EventKind::LeaseExpiredRepaired => {
-            format!("{}: the lease of {worker} ran out, {attempt}{}", state(event), outcome(event))
+            format!("{}: the lease of {worker} expired, {attempt}{}", state(event), outcome(event))
         }
         EventKind::Redriven => String::new(),
     }
 }
 
-fn state(event: &Event) -> &'static str {
+fn state(event: &TimelineEvent) -> &'static str {
     event.state.map_or("COMPLETED", |state| state.as_str())
 }
 
-fn outcome(event: &Event) -> String {
+fn outcome(event: &TimelineEvent) -> String {
     let mut words = String::new();
     let mut say = |what: &str, value: Option<&str>| {
         if let Some(value) = value {
@@ -94,7 +94,7 @@ fn outcome(event: &Event) -> String {
     words
 }
 
-fn was_done(operation: &Operation) -> String {
+fn describe_operation(operation: &Operation) -> String {
     let what = match (operation.operation, operation.resolution, operation.new_outbox_id) {
         (OperationKind::Redrive, _, Some(new)) => format!("REDRIVEN as {new}"),
         (OperationKind::Resolve, Some(resolution), _) => format!("RESOLVED as {resolution}"),
@@ -104,10 +104,10 @@ fn was_done(operation: &Operation) -> String {
     format!("{what} by {} (login {}): {}", plain(actor), plain(database_user), plain(reason))
 }
 
-fn does(pending: &Pending) -> String {
+fn describe_pending(pending: &Pending) -> String {
     let lease = pending.lease_expires_at.map(|at| format!(", lease until {}", time(at))).unwrap_or_default();
     let due = if lease.is_empty() { format!(", due at {}", time(pending.next_attempt_at)) } else { lease };
-    let unknown = if pending.outcome_unknown { "; nobody knows whether it was paid" } else { "" };
+    let unknown = if pending.outcome_unknown { "; unknown outcome: it may have been paid" } else { "" };
     format!("{}{due}{unknown}", pending.status)
 }
 
@@ -115,9 +115,9 @@ fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M:%S%.3fZ").to_string()
 }
 
-/// A duration in two units at most, which is as much as an eye takes in.
+/// A duration in at most two units.
 fn span(duration: SignedDuration) -> String {
-    // The clock of a server may be set back.
+    // A server's clock may be set back.
     let duration = duration.max(SignedDuration::ZERO);
     let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
     match seconds {

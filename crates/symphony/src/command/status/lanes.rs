@@ -1,42 +1,42 @@
-//! What each lane that is installed has to do, and how that is shown.
+//! Reads the status of each installed lane, and renders it as tables.
 
 use serde::Serialize;
-use symphony_outbox::schema::{Lane, install::installed_lanes};
-use symphony_outbox::{event, metadata, payment};
+use symphony_db::schema::{Lane, install::installed_lanes};
+use symphony_db::{event, metadata, payment};
 use tokio_postgres::Client;
 
 use crate::{failure::Failure, table::Table};
 
-/// The totals of the lanes that are installed.
+/// The status of the installed lanes.
 #[derive(Serialize)]
 pub(super) struct Lanes {
     #[serde(flatten)]
-    payment: Option<payment::reading::Status>,
+    payment: Option<payment::reader::Status>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    events: Option<event::reading::Status>,
+    events: Option<event::reader::Status>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    metadata: Option<metadata::reading::Totals>,
+    metadata: Option<metadata::reader::Totals>,
 }
 
 impl Lanes {
-    pub(super) async fn look(client: &Client) -> Result<Self, Failure> {
-        let database = |error| Failure::database("the database could not be asked", error);
+    pub(super) async fn read(client: &Client) -> Result<Self, Failure> {
+        let database = |error| Failure::database("the query failed", error);
         let installed = installed_lanes(client).await.map_err(database)?;
         let mut lanes = Self { payment: None, events: None, metadata: None };
-        // Where nothing is installed, the database says so.
+        // Where nothing is installed, this read fails with "not installed".
         if installed.is_empty() || installed.contains(&Lane::Payment) {
-            lanes.payment = Some(payment::reading::status(client).await?);
+            lanes.payment = Some(payment::reader::status(client).await?);
         }
         if installed.contains(&Lane::Event) {
-            lanes.events = Some(event::reading::status(client).await?);
+            lanes.events = Some(event::reader::status(client).await?);
         }
         if installed.contains(&Lane::Metadata) {
-            lanes.metadata = Some(metadata::reading::totals(client).await?);
+            lanes.metadata = Some(metadata::reader::totals(client).await?);
         }
         Ok(lanes)
     }
 
-    /// A table for each.
+    /// One table per lane.
     pub(super) fn text(&self) -> String {
         let tables = [
             self.payment.as_ref().map(payments),
@@ -47,7 +47,7 @@ impl Lanes {
     }
 }
 
-fn payments(status: &payment::reading::Status) -> String {
+fn payments(status: &payment::reader::Status) -> String {
     let heading =
         ["rail", "due", "leased", "expired", "scheduled", "oldest due", "oldest", "dead", "unknown", "paused"];
     let mut table = Table::new(heading);
@@ -86,7 +86,7 @@ fn payments(status: &payment::reading::Status) -> String {
     text
 }
 
-fn events(status: &event::reading::Status) -> String {
+fn events(status: &event::reader::Status) -> String {
     let mut table = Table::new(["aggregate type", "due", "claimed", "stuck", "scheduled", "oldest due", "oldest"]);
     for kind in &status.by_aggregate_type {
         table.push([
@@ -111,7 +111,7 @@ fn events(status: &event::reading::Status) -> String {
     table.render()
 }
 
-fn entries(totals: &metadata::reading::Totals) -> String {
+fn entries(totals: &metadata::reader::Totals) -> String {
     let mut table =
         Table::new(["entity type", "due", "processing", "stuck", "scheduled", "oldest due", "oldest", "dead"]);
     for kind in &totals.by_entity_type {

@@ -1,5 +1,6 @@
-//! `symphony status --watch`: the same, over and over. It goes on when the database comes and goes, and ends when it is told to
-//! or nobody reads any more.
+//! `symphony status --watch`: repeats the status at an interval, until a signal or until the reader closes the pipe.
+//!
+//! An error at the first read ends it. Later errors are printed, and the next read reconnects.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -13,78 +14,87 @@ use tokio_postgres::Client;
 
 use super::Lanes;
 use crate::{
-    complain,
     database::Database,
-    failure::{Answer, Failure},
-    interruption::Interruption,
-    output::{self, Form},
+    eprint_redacted,
+    failure::{ExitStatus, Failure},
+    output::{self, OutputFormat},
+    shutdown_signals::ShutdownSignals,
 };
 
-/// How long a look may take before it is said that the database does not answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a read may take.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What was seen, and when by the clock of this machine.
+/// A status, with the time of this machine's clock.
 #[derive(Serialize)]
-struct Seen<'a> {
+struct Snapshot<'a> {
     at: Timestamp,
     #[serde(flatten)]
     lanes: &'a Lanes,
 }
 
-/// Looks so often. What is wrong at the first look ends it; later, it is said, and looked again.
-pub(super) async fn run(database: &Database, form: Form, every: Duration) -> Result<Answer, Failure> {
-    let mut interruption = Interruption::listen()?;
-    let redraws = !form.json && io::stdout().is_terminal();
+/// Prints the status every `every`.
+pub(super) async fn run(
+    database: &Database,
+    format: OutputFormat,
+    every: Duration,
+) -> Result<ExitStatus, Failure> {
+    let mut signals = ShutdownSignals::listen()?;
+    let redraws = !format.json && io::stdout().is_terminal();
     let watching = async {
         let mut session = None;
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.tick().await;
-        let mut looked = look(&mut session, database).await?;
+        let mut lanes = read_status(&mut session, database).await?;
         loop {
-            let seen = Seen { at: Timestamp::now(), lanes: &looked };
-            if !output::line_is_read(&shown(&seen, form, redraws, every)?)? {
-                return Ok(Answer::Yes);
+            let snapshot = Snapshot { at: Timestamp::now(), lanes: &lanes };
+            if !output::try_print_line(&render(&snapshot, format, redraws, every)?)? {
+                return Ok(ExitStatus::Success);
             }
-            looked = loop {
+            lanes = loop {
                 ticks.tick().await;
-                match look(&mut session, database).await {
+                match read_status(&mut session, database).await {
                     Ok(lanes) => break lanes,
-                    Err(failure) => complain(&failure.in_full()),
+                    Err(failure) => eprint_redacted(&failure.render()),
                 }
             };
         }
     };
-    // Whoever watches ends it so: that is no failure.
-    interruption.or(watching).await.unwrap_or(Ok(Answer::Yes))
+    // Ctrl-C is how a user ends a watch, so it is a success.
+    signals.run(watching).await.unwrap_or(Ok(ExitStatus::Success))
 }
 
-/// One look, in a session that is kept while it works.
-async fn look(session: &mut Option<Client>, database: &Database) -> Result<Lanes, Failure> {
+/// Reads the status in a session that is reused while it works.
+async fn read_status(session: &mut Option<Client>, database: &Database) -> Result<Lanes, Failure> {
     let kept = session.take().filter(|client| !client.is_closed());
     let asked = async {
         let client = match kept {
             Some(client) => client,
             None => database.connect().await?,
         };
-        let lanes = Lanes::look(&client).await?;
+        let lanes = Lanes::read(&client).await?;
         Ok::<_, Failure>((client, lanes))
     };
-    let silent = |_| Failure::no(format!("the database did not answer within {} s", PATIENCE.as_secs()));
-    let (client, lanes) = timeout(PATIENCE, asked).await.map_err(silent)??;
+    let silent = |_| Failure::new(format!("the database did not answer within {} s", QUERY_TIMEOUT.as_secs()));
+    let (client, lanes) = timeout(QUERY_TIMEOUT, asked).await.map_err(silent)??;
     *session = Some(client);
     Ok(lanes)
 }
 
-fn shown(seen: &Seen<'_>, form: Form, redraws: bool, every: Duration) -> Result<String, Failure> {
-    if form.json {
-        return serde_json::to_string(seen)
-            .map(|json| output::json_for_terminal(&json))
-            .map_err(|error| Failure::no(format!("the result cannot be printed as JSON: {error}")));
+fn render(
+    snapshot: &Snapshot<'_>,
+    format: OutputFormat,
+    redraws: bool,
+    every: Duration,
+) -> Result<String, Failure> {
+    if format.json {
+        return serde_json::to_string(snapshot)
+            .map(|json| symphony_console::sanitize::json_for_terminal(&json))
+            .map_err(|error| Failure::new(format!("the result cannot be printed as JSON: {error}")));
     }
-    let heading = format!("{}, every {} s", seen.at.strftime("%Y-%m-%d %H:%M:%SZ"), every.as_secs());
-    // Home, and over what was there.
+    let heading = format!("{}, every {} s", snapshot.at.strftime("%Y-%m-%d %H:%M:%SZ"), every.as_secs());
+    // Cursor home, and clear the screen.
     let clear = if redraws { "\u{1b}[H\u{1b}[J" } else { "" };
     let end = if redraws { "; Ctrl-C ends it" } else { "" };
-    Ok(format!("{clear}{heading}{end}\n\n{}\n", seen.lanes.text()))
+    Ok(format!("{clear}{heading}{end}\n\n{}\n", snapshot.lanes.text()))
 }

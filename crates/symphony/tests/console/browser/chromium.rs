@@ -1,7 +1,7 @@
-//! A Chromium without a window, driven over the pipe of its DevTools protocol: as much of it as these tests need.
+//! A minimal DevTools client for headless Chromium, over a pipe.
 //!
-//! By hand, because the crates that know all of the protocol are tens of thousands of generated lines, and the pipe needs none of their web sockets.
-//! It ends when its pipe does, so it does not outlive the test.
+//! Existing crates generate the whole protocol in tens of thousands of lines and need web sockets. Chromium ends with
+//! its pipe, so it does not outlive the test.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -10,22 +10,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use symphony_proof::kit::tool::{self, Tool};
-use symphony_proof::kit::wait::BOUND;
+use symphony_testkit::tool::{self, Tool};
+use symphony_testkit::wait::DEFAULT_TIMEOUT;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
-/// The protocol is spoken on the third and the fourth file: the shell puts our pipes there.
+/// DevTools uses file descriptors 3 and 4: the shell redirects them to our pipes.
 const ON_PIPES: &str = r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >&2"#;
 
-/// A browser that runs.
+/// A running browser.
 pub(crate) struct Chromium {
     child: Child,
     line: Arc<Line>,
     profile: TempDir,
 }
 
-/// What goes to and comes from it.
+/// The messages to and from the browser.
 struct Line {
     to: Mutex<ChildStdin>,
     next: AtomicU64,
@@ -42,7 +42,7 @@ impl Chromium {
             .args(["-c", ON_PIPES])
             .arg(program)
             .args(["--headless=new", "--remote-debugging-pipe", "--no-first-run", "--hide-scrollbars"])
-            // It opens nothing but our own pages, and runs as root in places where nobody may have a sandbox.
+            // It opens only our own pages, and may run as root in containers that allow no sandbox.
             .args(["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
             .args([
                 "--disable-background-networking",
@@ -68,13 +68,13 @@ impl Chromium {
             for message in BufReader::new(from).split(0).map_while(Result::ok) {
                 listening.take(serde_json::from_slice(&message).unwrap());
             }
-            // Whoever still waits is told that nobody answers any more.
+            // Pending calls fail: the browser has ended.
             listening.waiting.lock().unwrap().clear();
         });
         Self { child, line, profile }
     }
 
-    /// Calls a method, in a session where one is named. What it refuses is the error.
+    /// Calls a method, in a session if one is given.
     pub(crate) async fn call(&self, session: &str, method: &str, parameters: Value) -> Result<Value, String> {
         let id = self.line.next.fetch_add(1, Ordering::Relaxed);
         let mut message = json!({ "id": id, "method": method, "params": parameters });
@@ -85,7 +85,7 @@ impl Chromium {
         self.line.waiting.lock().unwrap().insert(id, tell);
         let sent = self.line.to.lock().unwrap().write_all(format!("{message}\0").as_bytes());
         let answer = match sent {
-            Ok(()) => tokio::time::timeout(BOUND, told).await.map(Result::ok),
+            Ok(()) => tokio::time::timeout(DEFAULT_TIMEOUT, told).await.map(Result::ok),
             Err(_) => Ok(None),
         };
         let Ok(Some(mut answer)) = answer else {
@@ -98,7 +98,7 @@ impl Chromium {
         }
     }
 
-    /// What happened in a session.
+    /// The events of a session.
     pub(crate) fn heard(&self, session: &str) -> Vec<Value> {
         self.line.heard.lock().unwrap().iter().filter(|event| event["sessionId"] == session).cloned().collect()
     }

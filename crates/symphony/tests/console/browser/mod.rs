@@ -2,14 +2,14 @@
 //!
 //! # Layout
 //! - [`chromium`]: the browser, [`tab`]: a page in it
-//! - [`stage`]: a demo, and where its dashboard is
-//! - [`duty`]: somebody on duty sees numbers move, follows a payment, pauses a rail, and decides about a dead letter
-//! - [`door`]: who is let in, and who gets by without a mouse
-//! - [`gallery`]: every page on every screen, by day and by night; takes the pictures of docs/console/
+//! - [`demo`]: a running demo and its addresses
+//! - [`operator_workflow`]: an operator watches numbers, follows a payment, pauses a rail, resolves and redrives
+//! - [`sign_in`]: tokens and scopes in the browser, and the keyboard alone
+//! - [`page_layout`]: every page on every screen, light and dark; takes the screenshots in docs/console/
 
 mod chromium;
-mod door;
-mod duty;
-mod gallery;
-mod stage;
+mod demo;
+mod operator_workflow;
+mod page_layout;
+mod sign_in;
 mod tab;

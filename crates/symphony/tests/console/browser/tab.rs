@@ -1,29 +1,29 @@
-//! One page of the browser, as a person has it before them: they look, click, type and press keys.
+//! One browser tab: navigate, click, type, press keys, evaluate scripts and take screenshots.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use symphony_proof::kit::wait::{self, BOUND};
+use symphony_testkit::wait::{self, DEFAULT_TIMEOUT};
 
 use super::chromium::Chromium;
 
-/// How wide the window is.
+/// The size of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Screen {
-    Desk,
+    Desktop,
     Phone,
 }
 
 impl Screen {
     fn size(self) -> (u32, u32) {
         match self {
-            Self::Desk => (1280, 800),
+            Self::Desktop => (1280, 800),
             Self::Phone => (390, 844),
         }
     }
 }
 
-/// A page, without what another one has been told.
+/// A tab with its own cookies.
 pub(crate) struct Tab<'a> {
     chromium: &'a Chromium,
     session: String,
@@ -31,7 +31,7 @@ pub(crate) struct Tab<'a> {
 }
 
 impl<'a> Tab<'a> {
-    /// One that knows no cookie, for the site at this address.
+    /// A tab without cookies for the site at this address.
     pub(crate) async fn open(chromium: &'a Chromium, address: impl std::fmt::Display) -> Self {
         let context = chromium.call("", "Target.createBrowserContext", json!({})).await.unwrap();
         let target = json!({ "url": "about:blank", "browserContextId": context["browserContextId"] });
@@ -43,10 +43,10 @@ impl<'a> Tab<'a> {
         for domain in ["Page", "Runtime", "Log", "Network"] {
             tab.call(&format!("{domain}.enable"), json!({})).await;
         }
-        // A tab that is not in front would not keep itself live.
+        // A tab in the background would not refresh itself.
         tab.call("Page.bringToFront", json!({})).await;
         tab.call("Emulation.setFocusEmulationEnabled", json!({ "enabled": true })).await;
-        tab.look(Screen::Desk, false).await;
+        tab.look(Screen::Desktop, false).await;
         tab
     }
 
@@ -55,7 +55,7 @@ impl<'a> Tab<'a> {
         answer.unwrap_or_else(|error| panic!("{method}: {error}"))
     }
 
-    /// From now on with a window so wide, by day or by night.
+    /// Sets the size of the window, and light or dark mode.
     pub(crate) async fn look(&self, screen: Screen, dark: bool) {
         let (width, height) = screen.size();
         let mobile = screen == Screen::Phone;
@@ -66,17 +66,17 @@ impl<'a> Tab<'a> {
         self.call("Emulation.setEmulatedMedia", media).await;
     }
 
-    /// From now on no page may run a script.
+    /// Disables scripts.
     pub(crate) async fn without_scripts(&self) {
         self.call("Emulation.setScriptExecutionDisabled", json!({ "value": true })).await;
     }
 
-    /// Goes to a page of the site.
+    /// Navigates to a page of the site.
     pub(crate) async fn goto(&self, path: &str) {
         assert!(self.visit(path).await, "{path} is a file to keep, and no page");
     }
 
-    /// The same, where it is a page; whether it is one, and not a file to keep.
+    /// Navigates to a path. Returns false if it is a download and not a page.
     pub(crate) async fn visit(&self, path: &str) -> bool {
         let gone = self.call("Page.navigate", json!({ "url": format!("{}{path}", self.origin) })).await;
         if gone["isDownload"] == true {
@@ -87,7 +87,7 @@ impl<'a> Tab<'a> {
         true
     }
 
-    /// What an expression comes to on the page; nothing where the page is just going away.
+    /// The value of an expression on the page; none while the page is navigating.
     async fn ask(&self, expression: &str) -> Option<Value> {
         let asked = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let mut answer = self.chromium.call(&self.session, "Runtime.evaluate", asked).await.ok()?;
@@ -95,28 +95,28 @@ impl<'a> Tab<'a> {
         Some(answer["result"]["value"].take())
     }
 
-    /// The same once there is a page.
+    /// The value of an expression, once the page has loaded.
     pub(crate) async fn eval(&self, expression: &str) -> Value {
         let question = async || self.ask(expression).await;
-        wait::until_some(format!("{expression} has an answer"), BOUND, question).await.unwrap()
+        wait::until_some(format!("{expression} has an answer"), DEFAULT_TIMEOUT, question).await.unwrap()
     }
 
     /// Waits until an expression is true.
     pub(crate) async fn until(&self, what: &str, expression: &str) {
         let question = async || self.ask(expression).await.is_some_and(|value| value == true);
-        if wait::until(what, BOUND, question).await.is_err() {
+        if wait::until(what, DEFAULT_TIMEOUT, question).await.is_err() {
             let text = self.eval("location.href + '\\n' + document.body.innerText").await;
             panic!("waited in vain until {what}; there is:\n{}", text.as_str().unwrap_or_default());
         }
     }
 
-    /// What is to be read there.
+    /// The visible text of an element.
     pub(crate) async fn text(&self, selector: &str) -> String {
         let text = self.eval(&format!("document.querySelector({selector:?})?.innerText ?? ''")).await;
         text.as_str().unwrap_or_default().to_owned()
     }
 
-    /// Clicks in the middle of the first that fits, which must be in sight.
+    /// Clicks the middle of the first matching element, which must be visible.
     pub(crate) async fn click(&self, selector: &str) {
         self.until(&format!("{selector} is there"), &format!("document.querySelector({selector:?}) !== null"))
             .await;
@@ -136,12 +136,12 @@ impl<'a> Tab<'a> {
         }
     }
 
-    /// Clicks on what leads to another page, and waits for that.
+    /// Clicks an element and waits for the next page.
     pub(crate) async fn follow(&self, selector: &str) {
         self.leave_by(async || self.click(selector).await).await;
     }
 
-    /// Does what leads to another page, and waits for that.
+    /// Performs an action and waits for the next page.
     pub(crate) async fn leave_by(&self, act: impl AsyncFnOnce()) {
         self.eval("document.documentElement.dataset.left = 'yes'").await;
         act().await;
@@ -149,19 +149,19 @@ impl<'a> Tab<'a> {
         self.until("another page is there", there).await;
     }
 
-    /// Types into a field, over what it held.
+    /// Replaces the text of a field.
     pub(crate) async fn fill(&self, selector: &str, text: &str) {
         self.click(selector).await;
         self.eval(&format!("document.querySelector({selector:?}).select()")).await;
         self.type_text(text).await;
     }
 
-    /// Types where the cursor is.
+    /// Types at the cursor.
     pub(crate) async fn type_text(&self, text: &str) {
         self.call("Input.insertText", json!({ "text": text })).await;
     }
 
-    /// Chooses from a list.
+    /// Selects an option.
     pub(crate) async fn choose(&self, selector: &str, value: &str) {
         self.eval(&format!("document.querySelector({selector:?}).value = {value:?}")).await;
     }
@@ -179,7 +179,7 @@ impl<'a> Tab<'a> {
         self.call("Input.dispatchKeyEvent", press("keyUp")).await;
     }
 
-    /// A picture of the page from its top, so high at most.
+    /// A screenshot of the page from its top, at most this high.
     pub(crate) async fn picture(&self, screen: Screen, highest: u64) -> Vec<u8> {
         let height = self.eval("Math.ceil(document.documentElement.getBoundingClientRect().height)").await;
         let height = height.as_u64().unwrap_or(highest).clamp(200, highest);
@@ -189,7 +189,8 @@ impl<'a> Tab<'a> {
         STANDARD.decode(taken["data"].as_str().unwrap()).unwrap()
     }
 
-    /// What the browser complained of since the tab was opened: errors, refusals of the content security policy, requests to others.
+    /// The errors since the tab was opened: console errors, content security policy violations, requests to other
+    /// sites.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let complaint = |event: &Value| {
             let given = &event["params"];
@@ -206,7 +207,7 @@ impl<'a> Tab<'a> {
         self.chromium.heard(&self.session).iter().filter_map(complaint).collect()
     }
 
-    /// Fails the test if there was any.
+    /// Fails the test if there were errors.
     #[track_caller]
     pub(crate) fn is_quiet(&self) {
         let complaints = self.complaints();

@@ -1,69 +1,73 @@
-//! Many in one transaction, over a few sessions at once.
+//! Batches: many enqueues per transaction, in a few concurrent sessions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 
-use super::super::goods::Sender;
-use super::super::scale::Times;
-use super::{Course, Failure, Fleet, Goods, Measurement, Notes, Plan};
+use super::super::histogram::LatencyHistogram;
+use super::super::workload::ProducerSession;
+use super::{BenchDatabase, Failure, Measurement, Plan, Recording, RelayerProcesses, Workload};
 
-pub(super) async fn run(course: &Course, plan: &Plan, goods: &Goods) -> Result<Measurement, Failure> {
-    let fleet = Fleet::start(course, plan, Notes::Nothing)?;
-    fleet.listen().await?;
-    let watch = course.watch().await?;
-    let (length, times) = fill(course, plan, goods, |_| {}).await?;
-    let work = fleet.stop().await?;
-    let share = watch.share(goods.sent()).await?;
-    let measured = Measurement::new(plan, goods.sent(), length, share);
+pub(super) async fn run(
+    database: &BenchDatabase,
+    plan: &Plan,
+    workload: &Workload,
+) -> Result<Measurement, Failure> {
+    let relayers = RelayerProcesses::start(database, plan, Recording::Nothing)?;
+    relayers.wait_listening().await?;
+    let watch = database.watch().await?;
+    let (length, times) = fill(database, plan, workload, |_| {}).await?;
+    let work = relayers.stop().await?;
+    let usage = watch.usage(workload.enqueued()).await?;
+    let measured = Measurement::new(plan, workload.enqueued(), length, usage);
     Ok(measured.with_times("transaction", &times).with_relayers(&work))
 }
 
-/// Sends as many as planned, and tells how far it is. How long it took, and how long each transaction did.
+/// Enqueues the planned rows, and reports progress. Returns the total time and the latency of each transaction.
 pub(super) async fn fill(
-    course: &Course,
+    database: &BenchDatabase,
     plan: &Plan,
-    goods: &Goods,
-    tell: impl Fn(u64),
-) -> Result<(Duration, Times), Failure> {
-    let mut senders = Vec::new();
+    workload: &Workload,
+    on_progress: impl Fn(u64),
+) -> Result<(Duration, LatencyHistogram), Failure> {
+    let mut producers = Vec::new();
     for _ in 0..plan.clients {
-        senders.push(goods.sender(course.target().connect().await?).await?);
+        producers.push(workload.session(database.target().connect().await?).await?);
     }
     let left = AtomicU64::new(plan.count.unwrap_or_default());
-    let all = u64::try_from(senders.len()).unwrap_or(u64::MAX);
+    let all = u64::try_from(producers.len()).unwrap_or(u64::MAX);
     let began = Instant::now();
-    let work = (0..).zip(&mut senders).map(|(number, sender)| {
-        let (left, tell) = (&left, &tell);
-        one(sender, goods, plan.batch, left, (number, all), tell)
+    let work = (0..).zip(&mut producers).map(|(number, session)| {
+        let (left, on_progress) = (&left, &on_progress);
+        one(session, workload, plan.batch, left, (number, all), on_progress)
     });
     let all = try_join_all(work).await?;
     let length = began.elapsed();
-    let mut times = Times::new()?;
+    let mut times = LatencyHistogram::new()?;
     for one in &all {
-        times.join(one)?;
+        times.merge(one)?;
     }
     Ok((length, times))
 }
 
 async fn one(
-    sender: &mut Sender,
-    goods: &Goods,
+    session: &mut ProducerSession,
+    workload: &Workload,
     batch: u64,
     left: &AtomicU64,
     place: (u64, u64),
-    tell: &impl Fn(u64),
-) -> Result<Times, Failure> {
-    let mut times = Times::new()?;
+    on_progress: &impl Fn(u64),
+) -> Result<LatencyHistogram, Failure> {
+    let mut times = LatencyHistogram::new()?;
     loop {
         let take = |left: u64| (left > 0).then(|| left.saturating_sub(batch));
         let Ok(before) = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) else {
             return Ok(times);
         };
         let called = Instant::now();
-        goods.send_many(sender, before.min(batch), place).await?;
-        times.note(called.elapsed());
-        tell(goods.sent());
+        workload.enqueue_many(session, before.min(batch), place).await?;
+        times.record(called.elapsed());
+        on_progress(workload.enqueued());
     }
 }

@@ -1,20 +1,29 @@
-//! A backlog, sent before, that relayers carry away: from the first dispatch to the last record.
+//! Relayers drain a backlog: from the first dispatch to the last recorded result.
 
-use super::{Course, Failure, Fleet, Goods, Measurement, Notes, Plan, batch};
+use super::{BenchDatabase, Failure, Measurement, Plan, Recording, RelayerProcesses, Workload, batch};
 use crate::progress;
 
-/// How the backlog is sent, which is not timed.
-const SENDERS: usize = 2;
-const TOGETHER: u64 = 500;
+/// How the backlog is enqueued, which is not timed.
+const PRODUCER_SESSIONS: usize = 2;
+const BATCH_SIZE: u64 = 500;
 
-pub(super) async fn run(course: &Course, plan: &Plan, goods: &Goods) -> Result<Measurement, Failure> {
+pub(super) async fn run(
+    database: &BenchDatabase,
+    plan: &Plan,
+    workload: &Workload,
+) -> Result<Measurement, Failure> {
     let count = plan.count.unwrap_or_default();
-    let filling = Plan { clients: SENDERS, batch: TOGETHER, ..plan.clone() };
-    batch::fill(course, &filling, goods, |sent| progress::say(&format!("drain: {sent} of {count} sent"))).await?;
-    let watch = course.watch().await?;
-    let fleet = Fleet::start(course, plan, Notes::Nothing)?;
-    fleet.record(count, |recorded| progress::say(&format!("drain: {recorded} of {count} recorded"))).await?;
-    let work = fleet.stop().await?;
-    let share = watch.share(count).await?;
-    Ok(Measurement::new(plan, count, work.length, share).with_relayers(&work))
+    let filling = Plan { clients: PRODUCER_SESSIONS, batch: BATCH_SIZE, ..plan.clone() };
+    batch::fill(database, &filling, workload, |sent| {
+        progress::show(&format!("drain: {sent} of {count} enqueued"));
+    })
+    .await?;
+    let watch = database.watch().await?;
+    let relayers = RelayerProcesses::start(database, plan, Recording::Nothing)?;
+    relayers
+        .wait_recorded(count, |recorded| progress::show(&format!("drain: {recorded} of {count} recorded")))
+        .await?;
+    let work = relayers.stop().await?;
+    let usage = watch.usage(count).await?;
+    Ok(Measurement::new(plan, count, work.length, usage).with_relayers(&work))
 }

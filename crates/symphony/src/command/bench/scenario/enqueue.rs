@@ -1,16 +1,20 @@
-//! Single enqueues, each in a transaction of its own, by so many clients, while relayers listen.
+//! Single enqueues, each in its own transaction, while relayers listen.
 
-use super::senders::Senders;
-use super::{Course, Failure, Fleet, Goods, Measurement, Notes, Plan};
+use super::producers::Producers;
+use super::{BenchDatabase, Failure, Measurement, Plan, Recording, RelayerProcesses, Workload};
 
-pub(super) async fn run(course: &Course, plan: &Plan, goods: &Goods) -> Result<Measurement, Failure> {
-    let fleet = Fleet::start(course, plan, Notes::Nothing)?;
-    fleet.listen().await?;
-    let senders = Senders::open(course, plan, goods).await?;
-    let watch = course.watch().await?;
-    let sent = senders.send(plan, goods).await?;
-    let work = fleet.stop().await?;
-    let share = watch.share(sent.count).await?;
-    let measured = Measurement::new(plan, sent.count, sent.length, share);
+pub(super) async fn run(
+    database: &BenchDatabase,
+    plan: &Plan,
+    workload: &Workload,
+) -> Result<Measurement, Failure> {
+    let relayers = RelayerProcesses::start(database, plan, Recording::Nothing)?;
+    relayers.wait_listening().await?;
+    let producers = Producers::open(database, plan, workload).await?;
+    let watch = database.watch().await?;
+    let sent = producers.send(plan, workload).await?;
+    let work = relayers.stop().await?;
+    let usage = watch.usage(sent.count).await?;
+    let measured = Measurement::new(plan, sent.count, sent.length, usage);
     Ok(measured.with_times("call", &sent.times).with_relayers(&work))
 }

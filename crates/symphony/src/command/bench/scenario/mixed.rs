@@ -1,32 +1,36 @@
-//! Enqueues and relayers at once, as in a day's work: how fast each is, who falls behind, and how long claims take as time goes by.
+//! Enqueues and relayers at once: throughput of both, the backlog, and claim latency over time.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, interval_at};
 
 use super::super::clock;
-use super::super::result::{Stretch, rate};
-use super::super::scale::Times;
-use super::senders::Senders;
-use super::{Course, Failure, Fleet, Goods, Measurement, Notes, Plan};
+use super::super::histogram::LatencyHistogram;
+use super::super::result::{Interval, rate};
+use super::producers::Producers;
+use super::{BenchDatabase, Failure, Measurement, Plan, Recording, RelayerProcesses, Workload};
 
-/// Into so many stretches the time is cut.
-const STRETCHES: u32 = 10;
+/// The run is divided into this many intervals.
+const INTERVALS: u32 = 10;
 
-pub(super) async fn run(course: &Course, plan: &Plan, goods: &Goods) -> Result<Measurement, Failure> {
-    let fleet = Fleet::start(course, plan, Notes::Claims)?;
-    fleet.listen().await?;
-    let senders = Senders::open(course, plan, goods).await?;
-    let snapshot = if plan.hold_snapshot { Some(course.hold_snapshot().await?) } else { None };
-    let watch = course.watch().await?;
-    let before = fleet.recorded()?;
-    let stretch = plan.length / STRETCHES;
+pub(super) async fn run(
+    database: &BenchDatabase,
+    plan: &Plan,
+    workload: &Workload,
+) -> Result<Measurement, Failure> {
+    let relayers = RelayerProcesses::start(database, plan, Recording::Claims)?;
+    relayers.wait_listening().await?;
+    let producers = Producers::open(database, plan, workload).await?;
+    let snapshot = if plan.hold_snapshot { Some(database.hold_snapshot().await?) } else { None };
+    let watch = database.watch().await?;
+    let before = relayers.recorded()?;
+    let interval = plan.length / INTERVALS;
     let began = clock::now();
-    let behind = || Ok::<_, Failure>(goods.sent().saturating_sub(fleet.recorded()?));
+    let behind = || Ok::<_, Failure>(workload.enqueued().saturating_sub(relayers.recorded()?));
     let mut backlogs = Vec::new();
     let sent = {
-        let mut ends = interval_at(Instant::now() + stretch, stretch);
-        let sending = senders.send(plan, goods);
+        let mut ends = interval_at(Instant::now() + interval, interval);
+        let sending = producers.send(plan, workload);
         tokio::pin!(sending);
         loop {
             tokio::select! {
@@ -35,17 +39,17 @@ pub(super) async fn run(course: &Course, plan: &Plan, goods: &Goods) -> Result<M
             }
         }
     };
-    let (recorded, backlog) = (fleet.recorded()?, behind()?);
+    let (recorded, backlog) = (relayers.recorded()?, behind()?);
     drop(snapshot);
-    let work = fleet.stop().await?;
-    let share = watch.share(sent.count).await?;
-    let measured = Measurement::new(plan, recorded - before, sent.length, share);
+    let work = relayers.stop().await?;
+    let usage = watch.usage(sent.count).await?;
+    let measured = Measurement::new(plan, recorded - before, sent.length, usage);
     Ok(Measurement {
         enqueued: Some(sent.count),
         enqueued_per_second: Some(rate(sent.count, sent.length)),
         backlog: Some(backlog),
-        stretches: if plan.count.is_none() {
-            stretches(&work.claims, began, stretch, &backlogs)?
+        intervals: if plan.count.is_none() {
+            intervals(&work.claims, began, interval, &backlogs)?
         } else {
             Vec::new()
         },
@@ -53,26 +57,26 @@ pub(super) async fn run(course: &Course, plan: &Plan, goods: &Goods) -> Result<M
     })
 }
 
-/// How long claims took in each stretch of so much time, and how many waited at its end.
-fn stretches(
+/// Claim latency per interval, and the backlog at its end.
+fn intervals(
     claims: &[(u64, Duration)],
     began: u64,
-    stretch: Duration,
+    interval: Duration,
     backlogs: &[u64],
-) -> Result<Vec<Stretch>, Failure> {
-    let mut times = vec![Times::new()?; STRETCHES as usize];
+) -> Result<Vec<Interval>, Failure> {
+    let mut times = vec![LatencyHistogram::new()?; INTERVALS as usize];
     for (answered, took) in claims {
         let after = Duration::from_nanos(answered.saturating_sub(began));
-        let place = after.as_nanos() / stretch.as_nanos().max(1);
+        let place = after.as_nanos() / interval.as_nanos().max(1);
         if let Some(times) = usize::try_from(place).ok().and_then(|place| times.get_mut(place)) {
-            times.note(*took);
+            times.record(*took);
         }
     }
-    let ends = (1..).map(|number| (stretch * number).as_secs_f64());
+    let ends = (1..).map(|number| (interval * number).as_secs_f64());
     let all = times.iter().zip(ends).enumerate();
-    let stretches = all.filter_map(|(place, (times, until_seconds))| {
+    let intervals = all.filter_map(|(place, (times, until_seconds))| {
         let of = times.percentiles()?;
-        Some(Stretch {
+        Some(Interval {
             until_seconds,
             claims: times.count(),
             claim_p50_ms: of.p50_ms,
@@ -80,7 +84,7 @@ fn stretches(
             backlog: backlogs.get(place).copied(),
         })
     });
-    Ok(stretches.collect())
+    Ok(intervals.collect())
 }
 
 #[cfg(test)]
@@ -91,13 +95,13 @@ mod tests {
     fn claims_are_counted_in_the_stretch_in_which_they_were_answered() {
         let second = 1_000_000_000;
         let claims: Vec<_> = (0..30).map(|n| (n * second / 3, Duration::from_millis(1 + n))).collect();
-        let found = stretches(&claims, 0, Duration::from_secs(1), &[7, 8]).unwrap();
+        let found = intervals(&claims, 0, Duration::from_secs(1), &[7, 8]).unwrap();
         assert_eq!(found.len(), 10);
-        assert!(found.iter().all(|stretch| stretch.claims == 3));
+        assert!(found.iter().all(|interval| interval.claims == 3));
         assert_eq!(found[0].backlog, Some(7));
         assert_eq!(found[2].backlog, None);
         assert!((found[9].claim_p99_ms - 30.0).abs() < 0.1 && (found[9].until_seconds - 10.0).abs() < 1e-9);
-        // One that came before or after belongs to nobody.
-        assert!(stretches(&[(11 * second, Duration::ZERO)], 0, Duration::from_secs(1), &[]).unwrap().is_empty());
+        // A claim outside of the run is not counted.
+        assert!(intervals(&[(11 * second, Duration::ZERO)], 0, Duration::from_secs(1), &[]).unwrap().is_empty());
     }
 }

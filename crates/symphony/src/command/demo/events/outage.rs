@@ -1,49 +1,53 @@
-//! The outage of a place: once, in the middle of the run, and short.
+//! The outage of one destination, in the middle of the run.
 
 use std::time::Duration;
 
-use super::place::Place;
+use super::destination::Destination;
 use crate::failure::Failure;
 
-/// How long a place is down: long enough that the relayers miss it.
-const LASTS: Duration = Duration::from_secs(1);
+/// How long the destination is down: long enough that dispatches fail.
+const OUTAGE_LENGTH: Duration = Duration::from_secs(1);
 
-/// How far the outage is, by the time since the beginning.
+/// The state of the outage. Times count from the start of the load.
 pub(super) enum Outage {
-    /// There is none.
-    Never,
-    /// It comes then.
-    Ahead { after: Duration },
-    /// The place is down until then.
-    Now { until: Duration },
-    /// The place was killed and started again.
+    /// No outage is planned.
+    None,
+    /// It starts after this time.
+    Planned { after: Duration },
+    /// The destination is down until this time.
+    Down { until: Duration },
+    /// The destination was killed and restarted.
     Over,
 }
 
 impl Outage {
-    /// Does what is due, and says it.
-    pub(super) async fn pass(&mut self, place: &mut Place, elapsed: Duration) -> Result<Option<String>, Failure> {
+    /// Kills or restarts the destination when it is time, and describes what it did.
+    pub(super) async fn advance(
+        &mut self,
+        destination: &mut Destination,
+        elapsed: Duration,
+    ) -> Result<Option<String>, Failure> {
         match *self {
-            Self::Ahead { after } if elapsed == Duration::MAX || elapsed < after => Ok(None),
-            Self::Ahead { .. } => {
-                place.kill().await?;
-                *self = Self::Now { until: elapsed + LASTS };
-                Ok(Some(format!("kill -9 {}, where events go", place.name())))
+            Self::Planned { after } if elapsed == Duration::MAX || elapsed < after => Ok(None),
+            Self::Planned { .. } => {
+                destination.kill().await?;
+                *self = Self::Down { until: elapsed + OUTAGE_LENGTH };
+                Ok(Some(format!("broker killed: kill -9 {}", destination.name())))
             }
-            Self::Now { until } if elapsed >= until => {
-                place.revive().await?;
+            Self::Down { until } if elapsed >= until => {
+                destination.restart().await?;
                 *self = Self::Over;
-                Ok(Some(format!("{} started again", place.name())))
+                Ok(Some(format!("{} restarted", destination.name())))
             }
-            Self::Now { .. } | Self::Never | Self::Over => Ok(None),
+            Self::Down { .. } | Self::None | Self::Over => Ok(None),
         }
     }
 
-    /// How many places were killed.
+    /// How many destinations were killed.
     pub(super) fn kills(&self) -> u32 {
         match self {
-            Self::Never | Self::Ahead { .. } => 0,
-            Self::Now { .. } | Self::Over => 1,
+            Self::None | Self::Planned { .. } => 0,
+            Self::Down { .. } | Self::Over => 1,
         }
     }
 }

@@ -1,22 +1,22 @@
-//! The bank of the demo: a process of its own, asked for its counts while it pays and read for its ledger at the end.
+//! The demo's bank: a `symphony bank` process. The demo reads its counts during the run and its ledger at the end.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use symphony_proof::kit::process::{Launch, Program};
+use symphony_testkit::process::{Launch, Program};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::super::stage::{PATIENCE, Stage};
+use super::super::environment::{DemoEnvironment, PROCESS_TIMEOUT};
 use crate::failure::Failure;
 
-/// How long the bank may take to say its counts, and how long they may be.
-const SHORT_PATIENCE: Duration = Duration::from_secs(30);
-const LONGEST: u64 = 64 * 1024;
+/// How long the bank may take to return its counts, and their maximum size.
+const STATS_TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_STATS_BYTES: u64 = 64 * 1024;
 
-/// The part of the bank's counts that is shown.
+/// The bank's counts that the demo shows.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(in crate::command::demo) struct Counts {
     pub(in crate::command::demo) executed: u64,
@@ -24,62 +24,63 @@ pub(in crate::command::demo) struct Counts {
     pub(in crate::command::demo) refused: u64,
 }
 
-/// A bank that runs.
+/// A running bank.
 pub(super) struct Bank {
     program: Program,
-    place: SocketAddr,
+    address: SocketAddr,
     ledger: PathBuf,
 }
 
 impl Bank {
-    pub(super) async fn open(stage: &Stage, faults: &str, seed: u64) -> Result<Self, Failure> {
-        let ledger = stage.folder().join("bank.jsonl");
+    pub(super) async fn open(environment: &DemoEnvironment, faults: &str, seed: u64) -> Result<Self, Failure> {
+        let ledger = environment.folder().join("bank.jsonl");
         let arguments = ["bank", "--faults", faults, "--seed", &seed.to_string(), "--ledger"].map(PathBuf::from);
-        let program = Launch::new(stage.program()).args(arguments.into_iter().chain([ledger.clone()])).start();
+        let program =
+            Launch::new(environment.program()).args(arguments.into_iter().chain([ledger.clone()])).start();
         let program = program.map_err(|error| Failure::because("the bank did not start", error))?;
-        let ready = program.wait_for_line(|line| listening(line).is_some(), PATIENCE).await;
+        let ready = program.wait_for_line(|line| listening(line).is_some(), PROCESS_TIMEOUT).await;
         let ready = ready.map_err(|error| Failure::because("the bank did not start", error))?;
-        let place = listening(&ready).ok_or_else(|| Failure::no("the bank did not say where it is"))?;
-        Ok(Self { program, place, ledger })
+        let address = listening(&ready).ok_or_else(|| Failure::new("the bank did not print its address"))?;
+        Ok(Self { program, address, ledger })
     }
 
-    pub(super) fn place(&self) -> SocketAddr {
-        self.place
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
     }
 
-    /// Asks it.
+    /// Reads the counts over HTTP.
     pub(super) async fn counts(&self) -> Result<Counts, Failure> {
-        let counts = tokio::time::timeout(SHORT_PATIENCE, stats(self.place)).await;
+        let counts = tokio::time::timeout(STATS_TIMEOUT, stats(self.address)).await;
         let counts = counts.map_err(std::io::Error::from).flatten();
-        counts.map_err(|error| Failure::because("the bank does not say its counts", error))
+        counts.map_err(|error| Failure::because("cannot read the bank's counts", error))
     }
 
-    /// What it has written down.
+    /// The text of its ledger.
     pub(super) fn ledger(&self) -> Result<String, Failure> {
         std::fs::read_to_string(&self.ledger)
-            .map_err(|error| Failure::because("the bank's ledger cannot be read", error))
+            .map_err(|error| Failure::because("cannot read the bank's ledger", error))
     }
 
-    /// Ends it. Nobody pays any more, so all that it did is in its file; it is killed because it would wait for connections
-    /// on which it has chosen never to answer.
+    /// Kills the bank: SIGTERM would wait for connections on which a fault withholds the answer. No payment is in
+    /// flight any more, so its ledger is complete.
     pub(super) async fn close(&self) {
-        // Whatever goes wrong here, the bank ends with this value.
+        // If this fails, dropping the process ends it.
         let _ = self.program.kill9().await;
     }
 }
 
-/// Where the bank says that it listens.
+/// The address in the bank's ready line.
 fn listening(line: &str) -> Option<SocketAddr> {
     let line: serde_json::Value = serde_json::from_str(line).ok()?;
     line["listening"].as_str()?.strip_prefix("http://")?.parse().ok()
 }
 
-/// HTTP/1.0: the answer ends where the connection does.
+/// Uses HTTP/1.0, where the response ends with the connection.
 async fn stats(bank: SocketAddr) -> std::io::Result<Counts> {
     let mut stream = TcpStream::connect(bank).await?;
     stream.write_all(b"GET /v1/stats HTTP/1.0\r\nHost: bank\r\nConnection: close\r\n\r\n").await?;
     let mut answer = String::new();
-    stream.take(LONGEST).read_to_string(&mut answer).await?;
+    stream.take(MAX_STATS_BYTES).read_to_string(&mut answer).await?;
     let (_, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
     serde_json::from_str(body).map_err(std::io::Error::from)
 }

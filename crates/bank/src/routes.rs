@@ -1,0 +1,127 @@
+//! The paths of the bank's API, and the checks before a request is handled.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    body::{Body, Bytes, to_bytes},
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode},
+    response::Response,
+    routing::{get, post},
+};
+use serde::Serialize;
+
+use super::{
+    fault::Fault,
+    fault_change::FaultChange,
+    payment::{MAX_NAME_BYTES, Payment},
+    request_handler::{Handled, LedgerBroken, RequestHandler},
+    response::{self, json, problem},
+    wire::IDEMPOTENCY_KEY,
+};
+
+/// The largest body. A payload of the outbox has at most 256 KiB.
+const MAX_BODY_BYTES: usize = 320 * 1024;
+/// How long a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+type Bank = State<Arc<RequestHandler>>;
+
+pub(super) fn router(handler: Arc<RequestHandler>) -> Router {
+    Router::new()
+        .route("/v1/payments", post(pay))
+        .route("/v1/payments/{key}", get(inquire))
+        .route("/v1/ledger", get(ledger))
+        .route("/v1/requests", get(requests))
+        .route("/v1/stats", get(stats))
+        .route("/v1/faults", get(faults).put(change_faults))
+        .with_state(handler)
+}
+
+async fn pay(State(handler): Bank, headers: HeaderMap, body: Body) -> Response {
+    let bad_request = |code, message: &str| problem(StatusCode::BAD_REQUEST, code, Some(message.to_owned()));
+    let mut keys = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let (Some(key), None) = (keys.next(), keys.next()) else {
+        return bad_request("KEY_MISSING", "send exactly one Idempotency-Key header");
+    };
+    let key = key.as_bytes().to_vec();
+    let body = match read_body(body).await {
+        Ok(body) => body,
+        Err(response) => return response,
+    };
+    let payment = match Payment::read(&body) {
+        Ok(payment) => payment,
+        Err(error) => return bad_request("MALFORMED", &error.to_string()),
+    };
+    if key != payment.key.as_bytes() {
+        return bad_request("KEY_MISMATCH", "the idempotency keys of header and body differ");
+    }
+    let work = async move { handler.pay(payment).await };
+    response::respond(run_to_completion(work).await)
+}
+
+async fn inquire(State(handler): Bank, Path(key): Path<String>) -> Response {
+    if key.len() > MAX_NAME_BYTES {
+        return problem(StatusCode::BAD_REQUEST, "MALFORMED", Some("the key is too long".to_owned()));
+    }
+    let work = async move { handler.inquire(key).await };
+    response::respond(run_to_completion(work).await)
+}
+
+/// Completes the work even if the client disconnects: a bank does not undo a payment because a connection broke.
+async fn run_to_completion(
+    work: impl Future<Output = Result<Handled, LedgerBroken>> + Send + 'static,
+) -> Result<Handled, LedgerBroken> {
+    tokio::spawn(work).await.unwrap_or(Err(LedgerBroken))
+}
+
+async fn ledger(State(handler): Bank) -> Response {
+    response::stream_entries(&handler.ledger, |entry| entry.executed)
+}
+
+async fn requests(State(handler): Bank) -> Response {
+    response::stream_entries(&handler.ledger, |entry| Some(entry.request))
+}
+
+async fn stats(State(handler): Bank) -> Response {
+    json(StatusCode::OK, &handler.stats())
+}
+
+async fn faults(State(handler): Bank) -> Response {
+    current_faults(&handler)
+}
+
+async fn change_faults(State(handler): Bank, body: Body) -> Response {
+    let body = match read_body(body).await {
+        Ok(body) => body,
+        Err(response) => return response,
+    };
+    match FaultChange::read(&body).and_then(|change| handler.change_faults(change)) {
+        Ok(()) => current_faults(&handler),
+        Err(error) => problem(StatusCode::BAD_REQUEST, "MALFORMED", Some(error.to_string())),
+    }
+}
+
+fn current_faults(handler: &RequestHandler) -> Response {
+    #[derive(Serialize)]
+    struct Current {
+        #[serde(flatten)]
+        faults: std::collections::BTreeMap<&'static str, String>,
+        for_key: std::collections::BTreeMap<String, Vec<Fault>>,
+    }
+    let (faults, for_key) = handler.faults();
+    json(StatusCode::OK, &Current { faults: faults.to_text(), for_key })
+}
+
+/// Reads a body within its limits.
+async fn read_body(body: Body) -> Result<Bytes, Response> {
+    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, MAX_BODY_BYTES)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(_)) => {
+            let message = format!("the body is incomplete or longer than {MAX_BODY_BYTES} bytes");
+            Err(problem(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", Some(message)))
+        }
+        Err(_) => Err(problem(StatusCode::REQUEST_TIMEOUT, "TOO_SLOW", None)),
+    }
+}

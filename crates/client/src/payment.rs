@@ -1,0 +1,12 @@
+//! The payment lane: enqueue payments, numbered per participant, each for one rail.
+//!
+//! Each function calls one SQL function, in one round trip and without a named statement, so it works behind a pooler
+//! in transaction mode. The database decides what is allowed.
+
+mod instruction;
+#[cfg(feature = "sqlx")]
+pub mod sqlx;
+#[cfg(feature = "tokio-postgres")]
+pub mod tokio_postgres;
+
+pub use instruction::{Enqueued, Instruction};

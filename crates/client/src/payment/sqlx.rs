@@ -1,0 +1,152 @@
+//! Enqueues payments over sqlx, with the same calls as [`tokio_postgres`](mod@super::tokio_postgres).
+//!
+//! Pass the transaction that writes the business rows (`&mut transaction`): the payment is committed with them or not
+//! at all. No statement stays prepared on the connection, so a pooler in transaction mode may sit in between, as long
+//! as the caller is in a transaction. The login needs the role `symphony_ingest`.
+//!
+//! ```
+//! # use sqlx::Connection;
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let database = symphony_testkit::test_database::Server::from_env().await?.database().await?;
+//! # let mut connection = sqlx::PgConnection::connect(&database.url()).await?;
+//! # sqlx::raw_sql("
+//! #     create table orders (id text primary key, total_cents bigint not null);
+//! #     select symphony.register_payment_rail('sepa', '{}', 'docs', 'an example')")
+//! #     .execute(&mut connection).await?;
+//! use serde_json::json;
+//! use symphony_client::payment::{self, Instruction};
+//!
+//! let payload = json!({ "amount": "10.50", "currency": "EUR" });
+//! let instruction = Instruction::new("order-1", "shop-7", "order-1/pay", "sepa", payload);
+//!
+//! let mut transaction = connection.begin().await?;
+//! sqlx::query("insert into orders values ($1, $2)")
+//!     .bind("order-1")
+//!     .bind(1050_i64)
+//!     .execute(&mut *transaction)
+//!     .await?;
+//! let enqueued = payment::sqlx::enqueue(&mut transaction, &instruction).await?;
+//! transaction.commit().await?;
+//!
+//! assert_eq!(enqueued.sequence_id, 1);
+//! assert!(!enqueued.replayed);
+//! # let rows: i64 = sqlx::query_scalar("select count(*) from symphony.payment_outbox_pending, orders")
+//! #     .fetch_one(&mut connection).await?;
+//! # assert_eq!(rows, 1);
+//! # connection.close().await?;
+//! # database.close().await?;
+//! # Ok(())
+//! # }
+//! ```
+
+use jiff::Timestamp;
+use sqlx::error::BoxDynError;
+use sqlx::postgres::{PgConnection, PgRow, PgTypeInfo, PgValueFormat, PgValueRef, Postgres};
+use sqlx::types::{Json, Uuid};
+use sqlx::{Decode, Row, Type, TypeInfo};
+
+use super::instruction::{Columns, sql};
+use super::{Enqueued, Instruction};
+use crate::OutboxId;
+use crate::error::{DatabaseError, EnqueueError};
+
+/// Enqueues one instruction, or returns the outbox row that its idempotency key already has.
+///
+/// The transaction locks the participant's sequence until it ends: other producers of that participant wait. Enqueue
+/// last, then commit.
+///
+/// # Errors
+///
+/// See [`EnqueueError`]. The transaction has then failed, as after any PostgreSQL error.
+pub async fn enqueue(connection: &mut PgConnection, instruction: &Instruction) -> Result<Enqueued, EnqueueError> {
+    let row = sqlx::query(sql::ENQUEUE)
+        .bind(&instruction.instruction_id)
+        .bind(&instruction.participant_id)
+        .bind(&instruction.idempotency_key)
+        .bind(&instruction.rail_type)
+        .bind(Json(instruction.payload.raw()))
+        .persistent(false)
+        .fetch_one(connection)
+        .await?;
+    enqueued(&row)
+}
+
+/// Enqueues 1 to 500 instructions in one statement: all of them, or none and an error.
+///
+/// The results are in the order of the instructions. A repeated instruction with the same key is a replay of the first.
+///
+/// # Errors
+///
+/// See [`EnqueueError`]. An empty batch and one of more than 500 instructions are
+/// [`InvalidArgument`](EnqueueError::InvalidArgument).
+pub async fn enqueue_batch(
+    connection: &mut PgConnection,
+    instructions: &[Instruction],
+) -> Result<Vec<Enqueued>, EnqueueError> {
+    let columns = Columns::of(instructions);
+    let payloads: Vec<_> = columns.payloads.into_iter().map(Json).collect();
+    let rows = sqlx::query(sql::ENQUEUE_BATCH)
+        .bind(&columns.instruction_ids)
+        .bind(&columns.participant_ids)
+        .bind(&columns.idempotency_keys)
+        .bind(&columns.rail_types)
+        .bind(&payloads)
+        .persistent(false)
+        .fetch_all(connection)
+        .await?;
+    rows.iter().map(enqueued).collect()
+}
+
+/// Sets the W3C `traceparent` of what this transaction enqueues from now on, so that the dispatch joins the trace of
+/// the request that caused it.
+///
+/// It has no effect outside a transaction. The enqueue ignores a text that is not a `traceparent`.
+///
+/// # Errors
+///
+/// See [`DatabaseError`].
+pub async fn set_traceparent(connection: &mut PgConnection, traceparent: &str) -> Result<(), DatabaseError> {
+    sqlx::query(sql::SET_TRACEPARENT).bind(traceparent).persistent(false).execute(connection).await?;
+    Ok(())
+}
+
+fn enqueued(row: &PgRow) -> Result<Enqueued, EnqueueError> {
+    Ok(Enqueued {
+        outbox_id: OutboxId(row.try_get::<Uuid, _>("outbox_id")?),
+        sequence_id: row.try_get("sequence_id")?,
+        created_at: row.try_get::<Timestamptz, _>("created_at")?.0,
+        replayed: row.try_get("replayed")?,
+    })
+}
+
+/// A timestamptz: microseconds since the year 2000, in UTC.
+///
+/// sqlx does not support jiff, and its features chrono and time would put one of those crates into every producer.
+struct Timestamptz(Timestamp);
+
+impl Type<Postgres> for Timestamptz {
+    fn type_info() -> PgTypeInfo {
+        PgTypeInfo::with_name("TIMESTAMPTZ")
+    }
+
+    fn compatible(of: &PgTypeInfo) -> bool {
+        of.name() == "TIMESTAMPTZ"
+    }
+}
+
+impl Decode<'_, Postgres> for Timestamptz {
+    fn decode(value: PgValueRef<'_>) -> Result<Self, BoxDynError> {
+        const YEAR_2000_IN_UNIX_MICROSECONDS: i64 = 946_684_800_000_000;
+        match value.format() {
+            PgValueFormat::Binary => {
+                let since_2000 = i64::from_be_bytes(value.as_bytes()?.try_into()?);
+                let since_1970 = since_2000
+                    .checked_add(YEAR_2000_IN_UNIX_MICROSECONDS)
+                    .ok_or("a timestamptz beyond the range of jiff")?;
+                Ok(Self(Timestamp::from_microsecond(since_1970)?))
+            }
+            PgValueFormat::Text => Err("a timestamptz as text, which no bound statement returns".into()),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The rails page: policies, and the forms to pause, repair, retire, change and register.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{MethodRouter, post};
+use serde::Deserialize;
+use symphony_db::payment::{self, Change, OnUnknown, RailPolicy, operator};
+
+use super::form::{CsrfForm, check_confirmation};
+use super::time::{Moment, seconds};
+use super::{Layout, PageError, percent_encode, render};
+use crate::ConsoleState;
+use crate::api::{self, AuditContext, RailAction};
+use crate::extract::PathName;
+use crate::problem::Problem;
+use crate::session::Visitor;
+
+#[derive(Template)]
+#[template(path = "rails.html")]
+struct Page {
+    layout: Layout,
+    rails: Vec<Rail>,
+    /// The names of retired rails.
+    retired: String,
+}
+
+struct Rail {
+    name: String,
+    path: String,
+    paused: bool,
+    state: &'static str,
+    tone: &'static str,
+    max_attempts: i32,
+    backoff: String,
+    backoff_base: i32,
+    backoff_cap: i32,
+    order: &'static str,
+    in_flight_limit: String,
+    in_flight_value: String,
+    on_unknown: &'static str,
+    on_unknown_options: Vec<(&'static str, bool)>,
+    key_retention: String,
+    changed: String,
+}
+
+impl Rail {
+    fn of(rail: payment::Rail) -> Self {
+        Self {
+            path: format!("/rails/{}", percent_encode(&rail.rail_type)),
+            name: rail.rail_type,
+            paused: rail.paused,
+            state: if rail.paused { "PAUSED" } else { "RUNNING" },
+            tone: if rail.paused { "retry" } else { "ok" },
+            max_attempts: rail.max_attempts,
+            backoff: format!(
+                "{}, doubled up to {}",
+                seconds(f64::from(rail.backoff_base_seconds)),
+                seconds(f64::from(rail.backoff_cap_seconds))
+            ),
+            backoff_base: rail.backoff_base_seconds,
+            backoff_cap: rail.backoff_cap_seconds,
+            order: if rail.ordered { "FIFO per participant" } else { "none" },
+            in_flight_limit: rail.max_in_flight.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string()),
+            in_flight_value: rail.max_in_flight.map(|limit| limit.to_string()).unwrap_or_default(),
+            on_unknown: rail.on_unknown.as_str(),
+            on_unknown_options: OnUnknown::ALL
+                .iter()
+                .map(|known| (known.as_str(), *known == rail.on_unknown))
+                .collect(),
+            key_retention: rail
+                .key_memory_seconds
+                .map_or_else(|| "forever".to_owned(), |time| seconds(f64::from(time))),
+            changed: format!("{} by {}", Moment::of(rail.updated_at).text, rail.updated_by),
+        }
+    }
+}
+
+/// The fields of the policy form.
+#[derive(Deserialize)]
+pub(super) struct PolicyForm {
+    max_attempts: u32,
+    backoff_base_seconds: u32,
+    backoff_cap_seconds: u32,
+    #[serde(default)]
+    max_in_flight: String,
+    on_unknown: OnUnknown,
+    #[serde(default)]
+    actor: String,
+    reason: String,
+    confirm: String,
+}
+
+/// The fields of the register form. The policy starts from the defaults.
+#[derive(Deserialize)]
+pub(super) struct RegisterForm {
+    name: String,
+    #[serde(default)]
+    ordered: String,
+    #[serde(default)]
+    actor: String,
+    reason: String,
+    confirm: String,
+}
+
+/// The fields of a form that needs only an operator and a reason.
+#[derive(Deserialize)]
+pub(super) struct AuditForm {
+    #[serde(default)]
+    pub(super) actor: String,
+    pub(super) reason: String,
+}
+
+impl From<AuditForm> for AuditContext {
+    fn from(form: AuditForm) -> Self {
+        Self { actor: form.actor, reason: form.reason }
+    }
+}
+
+pub(super) async fn page(State(console): State<ConsoleState>, visitor: Visitor) -> Result<Response, PageError> {
+    let (registered, retired): (Vec<_>, Vec<_>) =
+        api::rails(&console, &visitor.caller).await?.into_iter().partition(payment::Rail::is_registered);
+    let rails = registered.into_iter().map(Rail::of).collect();
+    let retired = retired.into_iter().map(|rail| rail.rail_type).collect::<Vec<_>>().join(", ");
+    Ok(render(&Page { layout: Layout::new(&console, &visitor, "/rails"), rails, retired }))
+}
+
+/// The handler of a form that needs only an operator and a reason.
+pub(super) fn action_handler(action: RailAction) -> MethodRouter<ConsoleState> {
+    post(
+        move |State(console): State<ConsoleState>,
+              visitor: Visitor,
+              PathName(name): PathName,
+              CsrfForm(form): CsrfForm<AuditForm>| async move {
+            action.run(&console, &visitor.caller, &name, form.into()).await?;
+            Ok::<_, PageError>(Redirect::to("/rails"))
+        },
+    )
+}
+
+pub(super) async fn register(
+    State(console): State<ConsoleState>,
+    visitor: Visitor,
+    CsrfForm(form): CsrfForm<RegisterForm>,
+) -> Result<Response, PageError> {
+    check_confirmation(&form.confirm, &form.name)?;
+    // A browser does not send a checkbox that is not ticked.
+    let policy = RailPolicy { ordered: Some(!form.ordered.is_empty()), ..RailPolicy::default() };
+    let audit = AuditContext { actor: form.actor, reason: form.reason }.for_caller(&visitor.caller)?;
+    let name = &form.name;
+    console
+        .database
+        .act(async |client| operator::register_rail(client, name, &policy, audit.as_db()).await)
+        .await?;
+    Ok(Redirect::to("/rails").into_response())
+}
+
+pub(super) async fn policy(
+    State(console): State<ConsoleState>,
+    visitor: Visitor,
+    PathName(name): PathName,
+    CsrfForm(form): CsrfForm<PolicyForm>,
+) -> Result<Response, PageError> {
+    check_confirmation(&form.confirm, &name)?;
+    let max_in_flight = match form.max_in_flight.trim() {
+        "" => Change::Clear,
+        limit => Change::Set(limit.parse().map_err(|_| {
+            Problem::bad_request("in-flight limit is not a number: write a number, or leave it empty for no limit")
+        })?),
+    };
+    let policy = RailPolicy {
+        max_attempts: Some(form.max_attempts),
+        backoff_base_seconds: Some(form.backoff_base_seconds),
+        backoff_cap_seconds: Some(form.backoff_cap_seconds),
+        max_in_flight,
+        on_unknown: Some(form.on_unknown),
+        ..RailPolicy::default()
+    };
+    let audit = AuditContext { actor: form.actor, reason: form.reason }.for_caller(&visitor.caller)?;
+    console.database.act(async |client| operator::set_rail(client, &name, &policy, audit.as_db()).await).await?;
+    Ok(Redirect::to("/rails").into_response())
+}

@@ -1,0 +1,16 @@
+//! The payment lane for its worker, its operators and its readers. Producers enqueue through `symphony-client`.
+//!
+//! Each function calls one SQL function or reads one view, in one round trip and without a named statement, so it works
+//! behind a pooler in transaction mode. The database decides what is allowed, and in which order.
+
+pub mod operator;
+mod outcome;
+mod rail;
+pub mod reader;
+mod states;
+pub mod worker;
+
+pub use outcome::{Completed, Completion, Lease, OUTCOME_UNKNOWN, Outcome, RailAnswer, Reason};
+pub use rail::{Change, Rail, RailPolicy};
+pub use states::{AttemptState, EventKind, OnUnknown, OperationKind, OutboxState, OutboxStatus, Resolution};
+pub use symphony_client::Payload;

@@ -1,0 +1,249 @@
+//! The calls of an operator: redrive, resolve, and manage rails. The audit log keeps the actor and reason of each.
+//!
+//! The login needs the role `symphony_operator`. Each call is one transaction, unless the caller opened one.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio_postgres::GenericClient;
+use tokio_postgres::types::{Json, Type};
+use uuid::Uuid;
+
+use super::{Rail, RailPolicy, Resolution, rail};
+use crate::OutboxId;
+use crate::error::OperateError;
+
+const REDRIVE: &str = "\
+    select outbox_id, sequence_id, created_at from symphony.redrive_payment_outbox($1, $2, $3)";
+const RESOLVE: &str = "\
+    select operation_id, resolved_at from symphony.resolve_payment_outbox($1, $2, $3, $4)";
+const REGISTER_RAIL: &str = "\
+    select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
+           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at \
+    from symphony.register_payment_rail($1, $2, $3, $4)";
+const SET_RAIL: &str = "\
+    select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
+           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at \
+    from symphony.set_payment_rail($1, $2, $3, $4)";
+const RETIRE: &str = "\
+    select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
+           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at \
+    from symphony.retire_payment_rail($1, $2, $3)";
+const PAUSE: &str = "\
+    select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
+           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at \
+    from symphony.pause_payment_rail($1, $2, $3)";
+const RESUME: &str = "\
+    select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
+           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at \
+    from symphony.resume_payment_rail($1, $2, $3)";
+
+const REPAIR: &str = "select requeued, failed from symphony.repair_payment_rail($1, $2, $3)";
+
+/// Actor and reason of an operation, for the audit log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuditContext<'a> {
+    /// The operator, as they name themselves.
+    pub actor: &'a str,
+    /// The reason. For a resolution, the evidence.
+    pub reason: &'a str,
+}
+
+/// The new outbox of a redrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct Redriven {
+    /// The new outbox.
+    pub outbox_id: OutboxId,
+    /// Its position in the participant's sequence.
+    pub sequence_id: i64,
+    /// When it was enqueued.
+    pub created_at: Timestamp,
+}
+
+/// A recorded resolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct Resolved {
+    /// The operation in the audit log.
+    pub operation_id: Uuid,
+    /// When it was recorded.
+    pub resolved_at: Timestamp,
+}
+
+/// The result of a repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct Repaired {
+    /// Expired leases whose rows were requeued.
+    pub requeued: i64,
+    /// Expired leases of the last attempt, whose rows moved to the dead-letter queue.
+    pub failed: i64,
+}
+
+/// Redrives a dead letter as a new outbox under the same idempotency key.
+///
+/// # Errors
+///
+/// See [`OperateError`]. A dead letter with an unknown outcome is refused until it is resolved as
+/// [`Resolution::NotPaid`].
+pub async fn redrive(
+    client: &impl GenericClient,
+    outbox_id: OutboxId,
+    audit: AuditContext<'_>,
+) -> Result<Redriven, OperateError> {
+    let row = client
+        .query_typed_one(
+            REDRIVE,
+            &[(&outbox_id.0, Type::UUID), (&audit.actor, Type::TEXT), (&audit.reason, Type::TEXT)],
+        )
+        .await?;
+    Ok(Redriven {
+        outbox_id: row.try_get("outbox_id")?,
+        sequence_id: row.try_get("sequence_id")?,
+        created_at: row.try_get("created_at")?,
+    })
+}
+
+/// Records an operator's resolution of a dead letter.
+///
+/// # Errors
+///
+/// See [`OperateError`].
+pub async fn resolve(
+    client: &impl GenericClient,
+    outbox_id: OutboxId,
+    resolution: Resolution,
+    audit: AuditContext<'_>,
+) -> Result<Resolved, OperateError> {
+    let row = client
+        .query_typed_one(
+            RESOLVE,
+            &[
+                (&outbox_id.0, Type::UUID),
+                (&resolution.as_str(), Type::TEXT),
+                (&audit.actor, Type::TEXT),
+                (&audit.reason, Type::TEXT),
+            ],
+        )
+        .await?;
+    Ok(Resolved { operation_id: row.try_get("operation_id")?, resolved_at: row.try_get("resolved_at")? })
+}
+
+/// Registers a rail and returns it. Policy fields that are left out take their defaults.
+///
+/// # Errors
+///
+/// See [`OperateError`]. A registered rail is refused; a retired one may be registered again.
+pub async fn register_rail(
+    client: &impl GenericClient,
+    rail_type: &str,
+    policy: &RailPolicy,
+    audit: AuditContext<'_>,
+) -> Result<Rail, OperateError> {
+    with_policy(client, REGISTER_RAIL, rail_type, policy, audit).await
+}
+
+/// Changes the policy of a registered rail and returns the rail.
+///
+/// # Errors
+///
+/// See [`OperateError`]. A rail that is not registered is refused.
+pub async fn set_rail(
+    client: &impl GenericClient,
+    rail_type: &str,
+    policy: &RailPolicy,
+    audit: AuditContext<'_>,
+) -> Result<Rail, OperateError> {
+    with_policy(client, SET_RAIL, rail_type, policy, audit).await
+}
+
+/// Retires a rail: nothing can be enqueued to it any more. Its history stays.
+///
+/// # Errors
+///
+/// See [`OperateError`]. A rail with pending payments is refused.
+pub async fn retire(
+    client: &impl GenericClient,
+    rail_type: &str,
+    audit: AuditContext<'_>,
+) -> Result<Rail, OperateError> {
+    switch(client, RETIRE, rail_type, audit).await
+}
+
+/// Pauses a rail: claims skip it. Dispatches that hold a lease continue.
+///
+/// # Errors
+///
+/// See [`OperateError`].
+pub async fn pause(
+    client: &impl GenericClient,
+    rail_type: &str,
+    audit: AuditContext<'_>,
+) -> Result<Rail, OperateError> {
+    switch(client, PAUSE, rail_type, audit).await
+}
+
+/// Resumes a paused rail.
+///
+/// # Errors
+///
+/// See [`OperateError`].
+pub async fn resume(
+    client: &impl GenericClient,
+    rail_type: &str,
+    audit: AuditContext<'_>,
+) -> Result<Rail, OperateError> {
+    switch(client, RESUME, rail_type, audit).await
+}
+
+/// Repairs the expired leases of a rail, at most 1000.
+///
+/// # Errors
+///
+/// See [`OperateError`].
+pub async fn repair(
+    client: &impl GenericClient,
+    rail_type: &str,
+    audit: AuditContext<'_>,
+) -> Result<Repaired, OperateError> {
+    let row = client
+        .query_typed_one(
+            REPAIR,
+            &[(&rail_type, Type::TEXT), (&audit.actor, Type::TEXT), (&audit.reason, Type::TEXT)],
+        )
+        .await?;
+    Ok(Repaired { requeued: row.try_get("requeued")?, failed: row.try_get("failed")? })
+}
+
+async fn with_policy(
+    client: &impl GenericClient,
+    sql: &'static str,
+    rail_type: &str,
+    policy: &RailPolicy,
+    audit: AuditContext<'_>,
+) -> Result<Rail, OperateError> {
+    let row = client
+        .query_typed_one(
+            sql,
+            &[
+                (&rail_type, Type::TEXT),
+                (&Json(policy), Type::JSONB),
+                (&audit.actor, Type::TEXT),
+                (&audit.reason, Type::TEXT),
+            ],
+        )
+        .await?;
+    Ok(rail::from_row(&row)?)
+}
+
+async fn switch(
+    client: &impl GenericClient,
+    sql: &'static str,
+    rail_type: &str,
+    audit: AuditContext<'_>,
+) -> Result<Rail, OperateError> {
+    let row = client
+        .query_typed_one(sql, &[(&rail_type, Type::TEXT), (&audit.actor, Type::TEXT), (&audit.reason, Type::TEXT)])
+        .await?;
+    Ok(rail::from_row(&row)?)
+}

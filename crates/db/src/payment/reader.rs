@@ -1,0 +1,33 @@
+//! Reads of the payment lane for the CLI, the API and the dashboard, from views and read-only functions.
+//!
+//! The login needs the role `symphony_readonly`, `symphony_auditor` or `symphony_operator`. Only the auditor may read a
+//! payload. `symphony_executor` may read rail policies and totals. No read returns a lease token.
+
+mod backlog;
+mod dead_letters;
+mod leases;
+mod operations;
+mod outboxes;
+mod participants;
+mod payload;
+mod rails;
+mod recent_stats;
+mod status;
+mod timeline;
+
+pub use backlog::{Backlog, RailBacklog, backlog};
+pub use dead_letters::{
+    DeadLetter, DeadLetterCount, DeadLetterFilter, RailDeadLetters, count_dead_letters, dead_letters,
+    list_dead_letters,
+};
+pub use leases::{WorkerLeases, leases};
+pub use operations::{
+    Operation, audit_export_end, count_operations, operations, operations_between, operations_log,
+};
+pub use outboxes::{Outbox, OutboxSearch, outbox, search};
+pub use participants::{Participant, participants};
+pub use payload::payload;
+pub use rails::rails;
+pub use recent_stats::{RailStats, RecentStats, StatsBucket, WorkerStats, recent_stats};
+pub use status::{Pending, RailStatus, Status, pending, status};
+pub use timeline::{TimelineEvent, instruction_timeline, timeline};

@@ -1,0 +1,175 @@
+//! The totals of the payment lane, and the status of one pending outbox.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio_postgres::types::{Json, Type};
+use tokio_postgres::{GenericClient, Row};
+
+use crate::error::DatabaseError;
+use crate::payment::{AttemptState, OutboxStatus};
+use crate::{OutboxId, WorkerId};
+
+// An age may be a float, because it is only displayed.
+const STATUS: &str = "\
+    select due_unleased_count, leased_count, expired_lease_count, scheduled_count, oldest_pending_age_seconds::float8, \
+           oldest_due_age_seconds::float8, dlq, dlq_unknown, rails \
+    from symphony.supervisor_outbox_status";
+
+const PENDING: &str = "\
+    select outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, status, \
+           attempt_count, next_attempt_at, created_at, claimed_by, claimed_at, lease_expires_at, redrive_of, \
+           last_attempt_no, last_state::text, last_completed_at, last_rail_code, last_error_code, \
+           last_error_message, outcome_unknown \
+    from symphony.outbox_operational_status \
+    where outbox_id = $1";
+
+/// The totals over all rails.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Status {
+    /// Due rows without a lease, regardless of pauses, in-flight limits and order.
+    pub due_unleased_count: i64,
+    /// Rows under a lease that has not expired.
+    pub leased_count: i64,
+    /// Rows whose lease has expired.
+    pub expired_lease_count: i64,
+    /// Rows that are due later.
+    pub scheduled_count: i64,
+    /// The age of the oldest pending row, scheduled or not.
+    pub oldest_pending_age_seconds: f64,
+    /// How long the oldest due row has been due.
+    pub oldest_due_age_seconds: f64,
+    /// Dead letters.
+    pub dlq: i64,
+    /// Dead letters with an unknown outcome: they may have been paid.
+    pub dlq_unknown: i64,
+    /// The same for each rail.
+    pub rails: Vec<RailStatus>,
+}
+
+/// The totals of one rail.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RailStatus {
+    /// Its name.
+    pub rail_type: String,
+    /// Whether it is paused: claims skip it.
+    pub paused: bool,
+    /// Due rows without a lease, regardless of pauses, in-flight limits and order.
+    pub due_unleased_count: i64,
+    /// Rows under a lease that has not expired.
+    pub leased_count: i64,
+    /// Rows whose lease has expired.
+    pub expired_lease_count: i64,
+    /// Rows that are due later.
+    pub scheduled_count: i64,
+    /// The age of the oldest pending row, scheduled or not.
+    pub oldest_pending_age_seconds: f64,
+    /// How long the oldest due row has been due.
+    pub oldest_due_age_seconds: f64,
+    /// Dead letters.
+    pub dlq: i64,
+    /// Dead letters with an unknown outcome: they may have been paid.
+    pub dlq_unknown: i64,
+}
+
+/// A pending outbox, with its latest attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pending {
+    /// The outbox.
+    pub outbox_id: OutboxId,
+    /// The producer's own id of the payment.
+    pub instruction_id: String,
+    /// The participant whose payments are numbered in one sequence.
+    pub participant_id: String,
+    /// Its position in the participant's sequence.
+    pub sequence_id: i64,
+    /// The idempotency key, under which the rail pays at most once.
+    pub idempotency_key: String,
+    /// The rail that dispatches it.
+    pub rail_type: String,
+    /// Its status.
+    pub status: OutboxStatus,
+    /// The number of attempts so far.
+    pub attempt_count: i32,
+    /// When it is due.
+    pub next_attempt_at: Timestamp,
+    /// When it was enqueued.
+    pub created_at: Timestamp,
+    /// The worker that holds its lease.
+    pub claimed_by: Option<WorkerId>,
+    /// When it was claimed.
+    pub claimed_at: Option<Timestamp>,
+    /// When that lease expires.
+    pub lease_expires_at: Option<Timestamp>,
+    /// The dead letter that it redrives.
+    pub redrive_of: Option<OutboxId>,
+    /// The number of its latest attempt.
+    pub last_attempt_no: Option<i32>,
+    /// The state in which that attempt ended.
+    pub last_state: Option<AttemptState>,
+    /// When that attempt ended.
+    pub last_completed_at: Option<Timestamp>,
+    /// The rail's own result code of that attempt.
+    pub last_rail_code: Option<String>,
+    /// The error code.
+    pub last_error_code: Option<String>,
+    /// The error message.
+    pub last_error_message: Option<String>,
+    /// Whether the latest attempt has an unknown outcome: it may have been paid.
+    pub outcome_unknown: bool,
+}
+
+/// The current totals.
+///
+/// # Errors
+///
+/// See [`DatabaseError`].
+pub async fn status(client: &impl GenericClient) -> Result<Status, DatabaseError> {
+    let row = client.query_typed_one(STATUS, &[]).await?;
+    Ok(Status {
+        due_unleased_count: row.try_get("due_unleased_count")?,
+        leased_count: row.try_get("leased_count")?,
+        expired_lease_count: row.try_get("expired_lease_count")?,
+        scheduled_count: row.try_get("scheduled_count")?,
+        oldest_pending_age_seconds: row.try_get("oldest_pending_age_seconds")?,
+        oldest_due_age_seconds: row.try_get("oldest_due_age_seconds")?,
+        dlq: row.try_get("dlq")?,
+        dlq_unknown: row.try_get("dlq_unknown")?,
+        rails: row.try_get::<_, Json<_>>("rails")?.0,
+    })
+}
+
+/// One pending outbox; none if it is terminal or does not exist.
+///
+/// # Errors
+///
+/// See [`DatabaseError`].
+pub async fn pending(client: &impl GenericClient, outbox_id: OutboxId) -> Result<Option<Pending>, DatabaseError> {
+    let row = client.query_typed_opt(PENDING, &[(&outbox_id.0, Type::UUID)]).await?;
+    row.as_ref().map(from_row).transpose()
+}
+
+fn from_row(row: &Row) -> Result<Pending, DatabaseError> {
+    Ok(Pending {
+        outbox_id: row.try_get("outbox_id")?,
+        instruction_id: row.try_get("instruction_id")?,
+        participant_id: row.try_get("participant_id")?,
+        sequence_id: row.try_get("sequence_id")?,
+        idempotency_key: row.try_get("idempotency_key")?,
+        rail_type: row.try_get("rail_type")?,
+        status: row.try_get("status")?,
+        attempt_count: row.try_get("attempt_count")?,
+        next_attempt_at: row.try_get("next_attempt_at")?,
+        created_at: row.try_get("created_at")?,
+        claimed_by: row.try_get("claimed_by")?,
+        claimed_at: row.try_get("claimed_at")?,
+        lease_expires_at: row.try_get("lease_expires_at")?,
+        redrive_of: row.try_get("redrive_of")?,
+        last_attempt_no: row.try_get("last_attempt_no")?,
+        last_state: row.try_get("last_state")?,
+        last_completed_at: row.try_get("last_completed_at")?,
+        last_rail_code: row.try_get("last_rail_code")?,
+        last_error_code: row.try_get("last_error_code")?,
+        last_error_message: row.try_get("last_error_message")?,
+        outcome_unknown: row.try_get("outcome_unknown")?,
+    })
+}

@@ -1,0 +1,150 @@
+//! The enums of the payment lane: states of outboxes and attempts, events, operations, resolutions.
+
+use crate::text_enum::text_enum;
+
+text_enum! {
+    /// The state in which an attempt ended.
+    AttemptState, "the state of an attempt" {
+        /// The rail accepted it. Terminal.
+        Dispatched = "DISPATCHED",
+        /// It failed terminally, or after `max_attempts`, and moved to the dead-letter queue. Terminal.
+        Failed = "FAILED",
+        /// It failed temporarily; a retry follows.
+        Retryable = "RETRYABLE",
+        /// Its lease expired without an outcome; the row was requeued.
+        ZombieRequeue = "ZOMBIE_REQUEUE",
+    }
+}
+
+impl AttemptState {
+    /// Whether it is the terminal state of the outbox.
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Self::Dispatched | Self::Failed => true,
+            Self::Retryable | Self::ZombieRequeue => false,
+        }
+    }
+}
+
+text_enum! {
+    /// The status of a pending outbox.
+    OutboxStatus, "the status of an outbox" {
+        /// A worker holds its lease.
+        Leased = "LEASED",
+        /// Its lease has expired; the next claim or repair requeues it.
+        LeaseExpired = "LEASE_EXPIRED",
+        /// Its rail is paused.
+        Paused = "PAUSED",
+        /// It waits for the head-of-line payment of its participant.
+        Waiting = "WAITING",
+        /// It is due later.
+        Scheduled = "SCHEDULED",
+        /// It is due: the next claim may return it.
+        Due = "DUE",
+    }
+}
+
+text_enum! {
+    /// The state of an outbox: its status while it is pending, then its terminal state.
+    OutboxState, "the state of an outbox" {
+        /// It is due: the next claim may return it.
+        Due = "DUE",
+        /// A worker holds its lease.
+        Leased = "LEASED",
+        /// Its lease has expired; the next claim or repair requeues it.
+        LeaseExpired = "LEASE_EXPIRED",
+        /// It is due later.
+        Scheduled = "SCHEDULED",
+        /// It waits for the head-of-line payment of its participant.
+        Waiting = "WAITING",
+        /// Its rail is paused.
+        Paused = "PAUSED",
+        /// The rail accepted it. Terminal.
+        Dispatched = "DISPATCHED",
+        /// It failed terminally, or after `max_attempts`, and moved to the dead-letter queue. Terminal.
+        Failed = "FAILED",
+    }
+}
+
+text_enum! {
+    /// A kind of event in the timeline of an outbox.
+    EventKind, "an event" {
+        /// The producer enqueued it.
+        Enqueued = "ENQUEUED",
+        /// A worker claimed it.
+        LeaseClaimed = "LEASE_CLAIMED",
+        /// The worker recorded the result of the attempt.
+        AttemptCompleted = "ATTEMPT_COMPLETED",
+        /// The lease expired, and a repair ended it.
+        LeaseExpiredRepaired = "LEASE_EXPIRED_REPAIRED",
+        /// An operator redrove it as a new outbox.
+        Redriven = "REDRIVEN",
+    }
+}
+
+text_enum! {
+    /// A kind of operation in the audit log.
+    OperationKind, "an operation" {
+        /// Redrove a dead letter.
+        Redrive = "REDRIVE",
+        /// Resolved a dead letter.
+        Resolve = "RESOLVE",
+        /// Registered a rail.
+        RegisterRail = "REGISTER_RAIL",
+        /// Changed the policy of a rail.
+        SetRail = "SET_RAIL",
+        /// Retired a rail.
+        RetireRail = "RETIRE_RAIL",
+        /// Paused a rail.
+        PauseRail = "PAUSE_RAIL",
+        /// Resumed a rail.
+        ResumeRail = "RESUME_RAIL",
+        /// Repaired the expired leases of a rail.
+        Repair = "REPAIR",
+    }
+}
+
+text_enum! {
+    /// An operator's resolution of a dead letter.
+    Resolution, "a resolution" {
+        /// The payment was made. It can never be redriven.
+        Paid = "PAID",
+        /// The payment was not made. It may be redriven.
+        NotPaid = "NOT_PAID",
+        /// The failure is known and needs no action.
+        Skipped = "SKIPPED",
+    }
+}
+
+text_enum! {
+    /// The rail's policy for an unknown outcome.
+    OnUnknown, "what to do about an unknown outcome" {
+        /// Send an inquiry to the rail first.
+        Inquire = "INQUIRE",
+        /// Send it again: the rail deduplicates by the idempotency key.
+        Resend = "RESEND",
+        /// Move it to the dead-letter queue, for an operator.
+        Stop = "STOP",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_parses_what_it_prints() {
+        for state in AttemptState::ALL {
+            assert_eq!(state.to_string().parse(), Ok(*state));
+        }
+    }
+
+    #[test]
+    fn an_unknown_state_is_refused_with_the_known_ones() {
+        let error = "PENDING".parse::<AttemptState>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "\"PENDING\" is not the state of an attempt: it must be one of DISPATCHED, FAILED, RETRYABLE, ZOMBIE_REQUEUE"
+        );
+    }
+}

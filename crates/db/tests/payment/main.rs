@@ -1,0 +1,14 @@
+//! The calls of the payment lane, each tried on a real PostgreSQL: what it does, and what it is refused.
+
+// All of it is a test, also what is not marked as one: the lints may know.
+#![cfg(test)]
+
+mod errors;
+mod fixture;
+mod operator;
+mod pagination;
+mod pooling;
+mod rail_lifecycle;
+mod reader;
+mod schedule;
+mod worker;

@@ -1,0 +1,225 @@
+//! The fixture: a database with the event lane, a fake sink that records events, and relayers.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use symphony_client::event::tokio_postgres as publisher;
+use symphony_db::connect::Target;
+use symphony_db::event::Event;
+use symphony_db::listener::Channel;
+use symphony_relay::event::order::Order;
+use symphony_relay::event::routing::{Route, Routes};
+use symphony_relay::event::{EventConfig, EventLane};
+use symphony_relay::listener::PostgresListener;
+use symphony_relay::rail::BoxFuture;
+use symphony_relay::sink::{Message, Published, Sink};
+use symphony_relay::stop::StopHandle;
+use symphony_relay::{Engine, Settings, Summary};
+use symphony_testkit::test_database::{Database, Server};
+use symphony_testkit::wait;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_postgres::Client;
+
+/// The program's default for events.
+const SLOTS: usize = 64;
+
+/// A fake sink that records events and returns scripted results.
+#[derive(Default)]
+pub(crate) struct FakeSink {
+    sent: Mutex<Vec<Message>>,
+    answers: Mutex<VecDeque<Published>>,
+    latency: Mutex<Duration>,
+    down: AtomicBool,
+    /// While it is true, publishing blocks.
+    blocked: watch::Sender<bool>,
+    /// How many events of each aggregate are being published now, and the maximum so far.
+    running: Mutex<BTreeMap<String, usize>>,
+    max_running: Mutex<usize>,
+}
+
+impl FakeSink {
+    pub(crate) fn sent(&self) -> Vec<Message> {
+        self.sent.lock().unwrap().clone()
+    }
+
+    /// Queues a result; once the queue is empty, every event is confirmed.
+    pub(crate) fn answer_next(&self, answer: Published) {
+        self.answers.lock().unwrap().push_back(answer);
+    }
+
+    /// Confirms every event from now on.
+    pub(crate) fn confirm_all(&self) {
+        self.answers.lock().unwrap().clear();
+    }
+
+    /// Fails every event while it is down.
+    pub(crate) fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::SeqCst);
+    }
+
+    /// Blocks publishing, or unblocks it.
+    pub(crate) fn block(&self, blocked: bool) {
+        self.blocked.send_replace(blocked);
+    }
+
+    /// How many events are being published now.
+    pub(crate) fn running(&self) -> usize {
+        self.running.lock().unwrap().values().sum()
+    }
+
+    /// Sets how long publishing takes.
+    pub(crate) fn set_latency(&self, latency: Duration) {
+        *self.latency.lock().unwrap() = latency;
+    }
+
+    /// The maximum number of events of one aggregate that were being published at the same time.
+    pub(crate) fn max_concurrent_per_key(&self) -> usize {
+        *self.max_running.lock().unwrap()
+    }
+}
+
+impl Sink for FakeSink {
+    fn publish<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Published> {
+        let key = message.ordering_key();
+        {
+            let mut running = self.running.lock().unwrap();
+            let count = running.entry(key.clone()).or_default();
+            *count += 1;
+            let mut max = self.max_running.lock().unwrap();
+            *max = (*max).max(*count);
+        }
+        let latency = *self.latency.lock().unwrap();
+        Box::pin(async move {
+            tokio::time::sleep(latency).await;
+            self.blocked.subscribe().wait_for(|blocked| !blocked).await.unwrap();
+            let failure = self.down.load(Ordering::SeqCst).then(|| Published::Failed("the broker is down".into()));
+            let answer = failure.or_else(|| self.answers.lock().unwrap().pop_front());
+            self.sent.lock().unwrap().push(message.clone());
+            if let Some(count) = self.running.lock().unwrap().get_mut(&key) {
+                *count -= 1;
+            }
+            answer.unwrap_or(Published::Confirmed { repeat: false })
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+}
+
+pub(crate) fn route(aggregate_type: &str, event_type: &str, sink: &str, destination: &str) -> Route {
+    Route::new(aggregate_type, event_type, sink, destination).unwrap()
+}
+
+pub(crate) struct Fixture {
+    database: Database,
+    pub(crate) owner: Client,
+    pub(crate) sink: Arc<FakeSink>,
+    target: Arc<Target>,
+}
+
+/// A running relayer.
+pub(crate) struct Relayer {
+    stop: StopHandle,
+    task: JoinHandle<Summary>,
+}
+
+impl Relayer {
+    pub(crate) async fn stop(self) -> Summary {
+        self.stop.signal();
+        self.task.await.unwrap()
+    }
+}
+
+impl Fixture {
+    pub(crate) async fn new() -> Self {
+        let database = Server::from_env().await.unwrap().database().await.unwrap();
+        let owner = database.connect().await.unwrap();
+        let url = database.url_as_login(&["symphony_executor"]).await.unwrap();
+        let target = Arc::new(Target::parse(&url).unwrap());
+        Self { database, owner, sink: Arc::default(), target }
+    }
+
+    pub(crate) fn start(&self, order: Order, routes: Vec<Route>) -> Relayer {
+        let config = EventConfig {
+            source: "//test".to_owned(),
+            routes: Routes::new(routes),
+            sinks: BTreeMap::from([("memory".to_owned(), Arc::clone(&self.sink) as Arc<dyn Sink>)]),
+            order,
+        };
+        let lane = EventLane::new(Arc::clone(&self.target), "test".into(), config);
+        let listener = PostgresListener::new(Arc::clone(&self.target), Channel::EVENT);
+        let (stop, signal) = StopHandle::new();
+        let engine = Engine::new(Arc::new(lane), Settings { slots: SLOTS, ..Settings::default() }).unwrap();
+        Relayer { stop, task: tokio::spawn(engine.run(Some(listener), signal)) }
+    }
+
+    pub(crate) async fn publish(&self, aggregate_type: &str, aggregate_id: &str, event_type: &str) -> i64 {
+        let event = Event::new(aggregate_type, aggregate_id, event_type, serde_json::json!({ "n": 1 }));
+        publisher::publish(&self.owner, &event).await.unwrap().0
+    }
+
+    pub(crate) async fn count(&self, sql: &str) -> i64 {
+        self.owner.query_one(sql, &[]).await.unwrap().get(0)
+    }
+
+    async fn processed(&self) -> i64 {
+        self.count("select count(*) from m10_recovery.outbox where processed_at is not null").await
+    }
+
+    pub(crate) async fn until(&self, what: &str, condition: impl AsyncFnMut() -> bool) {
+        wait::until(what, wait::DEFAULT_TIMEOUT, condition).await.unwrap();
+    }
+
+    pub(crate) async fn until_processed(&self, count: i64) {
+        self.until("events to be processed", async || self.processed().await >= count).await;
+    }
+
+    /// The same, and makes failed events due at once.
+    pub(crate) async fn until_processed_skipping_backoff(&self, count: i64) {
+        self.until_skipping_backoff("events to be processed", async || self.processed().await >= count).await;
+    }
+
+    /// Waits until a condition holds, and makes failed events due at once.
+    pub(crate) async fn until_skipping_backoff(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {
+        let skip_backoff = "update m10_recovery.outbox set process_after = now() where processed_at is null and process_after > now()";
+        wait::until(what, wait::DEFAULT_TIMEOUT, async || {
+            self.owner.execute(skip_backoff, &[]).await.unwrap();
+            condition().await
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Waits until this number of failures is recorded.
+    pub(crate) async fn until_failures(&self, count: i64) {
+        let failures = "select count(*) from m10_recovery.outbox_errors";
+        wait::until("failures", wait::DEFAULT_TIMEOUT, async || self.count(failures).await >= count)
+            .await
+            .unwrap();
+    }
+
+    pub(crate) async fn until_sent(&self, count: usize) {
+        wait::until("events to be sent", wait::DEFAULT_TIMEOUT, async || self.sink.sent().len() >= count)
+            .await
+            .unwrap();
+    }
+
+    /// The recorded errors of an event, in order.
+    pub(crate) async fn errors(&self, id: i64) -> Vec<String> {
+        let sql = "select error from m10_recovery.outbox_errors where event_id = $1 order by error_id";
+        self.owner.query(sql, &[&id]).await.unwrap().iter().map(|row| row.get(0)).collect()
+    }
+
+    pub(crate) async fn until_errors(&self, id: i64, count: usize) {
+        wait::until("errors", wait::DEFAULT_TIMEOUT, async || self.errors(id).await.len() >= count).await.unwrap();
+    }
+
+    /// Another session of the owner.
+    pub(crate) async fn second_session(&self) -> Client {
+        self.database.connect().await.unwrap()
+    }
+}

@@ -1,0 +1,224 @@
+//! The server of a benchmark: a private one with a database per measurement, or the database that was given.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use symphony_db::connect::Target;
+use symphony_db::payment::operator::{self, AuditContext};
+use symphony_db::payment::{RailPolicy, reader};
+use symphony_db::schema::{self, Lane, install::installed_lanes};
+use symphony_testkit::bench_database::resource_usage::{Postmaster, Spending, cpu_seconds};
+use symphony_testkit::bench_database::{self, Rows};
+use symphony_testkit::postgres::{Binaries, Cluster, Options};
+use symphony_testkit::test_database::{Database as Scratch, Server};
+use symphony_testkit::wait;
+use tokio_postgres::Client;
+
+use super::result::{Postgres, PostgresUsage};
+use super::workload;
+use crate::database;
+use crate::failure::Failure;
+
+/// Settings of the private server: enough WAL that no checkpoint starts while a measurement runs.
+const SETTINGS: [(&str, &str); 3] =
+    [("shared_buffers", "512MB"), ("max_wal_size", "4GB"), ("checkpoint_timeout", "15min")];
+/// How long closed sessions may take to disappear from the server.
+const SESSION_END_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The server.
+pub(super) enum BenchServer {
+    /// A private server. `server` is dropped first: it removes the databases.
+    Private { server: Server, cluster: Box<Cluster> },
+    /// The database that `--database-url` names.
+    Given { target: Target },
+}
+
+/// The database of a measurement.
+pub(super) struct BenchDatabase {
+    target: Arc<Target>,
+    owner: Client,
+    postmaster: Option<Postmaster>,
+    scratch: Option<Scratch>,
+}
+
+/// Resource usage at the start of a measurement.
+pub(super) struct UsageWatch<'a> {
+    database: &'a BenchDatabase,
+    server: Spending,
+    own: f64,
+}
+
+impl BenchServer {
+    /// Starts a private server with durable commits.
+    pub(super) async fn private() -> Result<Self, Failure> {
+        let binaries = Binaries::find().map_err(|error| Failure::new(error.to_string()))?;
+        let settings = SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let options = Options { durable: true, settings, ..Options::default() };
+        let cluster = Cluster::start(&binaries, options).await;
+        let cluster = cluster.map_err(|error| Failure::because("the private PostgreSQL did not start", error))?;
+        let server = Server::at(&cluster.url("postgres"))?;
+        Ok(Self::Private { server, cluster: Box::new(cluster) })
+    }
+
+    /// Uses a given database, unless it holds rows that no benchmark has enqueued.
+    pub(super) async fn given(url: &str, beside_other_rows: bool, lanes: &[Lane]) -> Result<Self, Failure> {
+        let target = Target::parse(url)?;
+        let mut owner = database::open(&target).await?;
+        // The guard refuses objects of another owner before anything is read.
+        let installed = match schema::guard(&mut owner).await {
+            Ok(()) => installed_lanes(&owner).await?,
+            Err(schema::guard::Error::NotInstalled) => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
+        let mut foreign_rows = false;
+        for lane in installed {
+            if bench_database::is_foreign(&owner, lane).await? {
+                foreign_rows = true;
+                let spared = lane == Lane::Payment || !lanes.contains(&lane);
+                if !(beside_other_rows && spared) {
+                    return Err(foreign(lane, &target, beside_other_rows));
+                }
+            }
+        }
+        // A database with foreign rows is for its owner to migrate.
+        if !foreign_rows {
+            schema::install(&mut owner, lanes).await?;
+        }
+        Ok(Self::Given { target })
+    }
+
+    /// The database for a measurement: a new one, or the given one.
+    pub(super) async fn database(&self) -> Result<BenchDatabase, Failure> {
+        let (target, scratch) = match self {
+            Self::Private { server, .. } => {
+                let scratch = server.database().await?;
+                (scratch.target(), Some(scratch))
+            }
+            Self::Given { target } => (target.clone(), None),
+        };
+        let owner = target.connect().await?;
+        let postmaster = Postmaster::of(&owner).await?;
+        Ok(BenchDatabase { target: Arc::new(target), owner, postmaster, scratch })
+    }
+
+    /// The server's version and settings.
+    pub(super) async fn postgres(&self) -> Result<Postgres, Failure> {
+        let client = match self {
+            Self::Private { cluster, .. } => Target::parse(&cluster.url("postgres"))?.connect().await?,
+            Self::Given { target } => target.connect().await?,
+        };
+        let private = matches!(self, Self::Private { .. });
+        Ok(Postgres {
+            version: bench_database::version(&client).await?,
+            private,
+            settings: bench_database::settings(&client).await?,
+        })
+    }
+
+    /// A note about rows that stay in a given database.
+    pub(super) fn leftovers(&self) -> Option<String> {
+        match self {
+            Self::Private { .. } => None,
+            Self::Given { target } => Some(format!(
+                "the rows of this run stay in {}, because the ledger is append-only; drop that database when you are done",
+                target.describe()
+            )),
+        }
+    }
+}
+
+impl BenchDatabase {
+    pub(super) fn target(&self) -> &Arc<Target> {
+        &self.target
+    }
+
+    /// Registers the benchmark's rail.
+    pub(super) async fn open(&self, lane: Lane, ordered: bool) -> Result<(), Failure> {
+        if lane == Lane::Payment {
+            let policy = RailPolicy { ordered: Some(ordered), ..RailPolicy::default() };
+            let audit_context = AuditContext { actor: "symphony bench", reason: "a rail with a null destination" };
+            let name = workload::name(lane, ordered);
+            let known = reader::rails(&self.owner).await?;
+            if known.iter().any(|rail| rail.rail_type == name && rail.is_registered()) {
+                operator::set_rail(&self.owner, &name, &policy, audit_context).await?;
+            } else {
+                operator::register_rail(&self.owner, &name, &policy, audit_context).await?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn rows(&self, lane: Lane, name: &str) -> Result<Rows, Failure> {
+        Ok(bench_database::rows(&self.owner, lane, name).await?)
+    }
+
+    /// Reads the usage at the start of a measurement.
+    pub(super) async fn watch(&self) -> Result<UsageWatch<'_>, Failure> {
+        bench_database::checkpoint(&self.owner).await;
+        let server = Spending::so_far(&self.owner, self.postmaster).await?;
+        Ok(UsageWatch { database: self, server, own: own_seconds() })
+    }
+
+    /// A session whose open transaction holds a snapshot until the session ends.
+    pub(super) async fn hold_snapshot(&self) -> Result<Client, Failure> {
+        let session = self.target.connect().await?;
+        bench_database::hold_snapshot(&session).await?;
+        Ok(session)
+    }
+
+    /// Whether the database is dropped after the measurement.
+    pub(super) fn is_scratch(&self) -> bool {
+        self.scratch.is_some()
+    }
+
+    /// Drops the database, if it was created for one measurement.
+    pub(super) async fn close(self) -> Result<(), Failure> {
+        let Self { owner, scratch, .. } = self;
+        drop(owner);
+        match scratch {
+            Some(scratch) => Ok(scratch.close().await?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl UsageWatch<'_> {
+    /// What `messages` cost the server, and the CPU time of this process. All other sessions must have ended.
+    pub(super) async fn usage(self, messages: u64) -> Result<(PostgresUsage, f64), Failure> {
+        let owner = &self.database.owner;
+        let gone =
+            async || bench_database::other_sessions(owner).await.is_ok_and(|foreign_rows| foreign_rows == 0);
+        // Sessions of other users in a given database stay open, so the wait there is short.
+        let _ = wait::until(
+            "all sessions are gone",
+            if self.database.is_scratch() { SESSION_END_TIMEOUT } else { SESSION_END_TIMEOUT / 30 },
+            gone,
+        )
+        .await;
+        self.usage_so_far(messages).await.map(|(share, own, _)| (share, own))
+    }
+
+    /// The usage while sessions still run, which report with some delay; and the number of transactions.
+    pub(super) async fn usage_so_far(&self, messages: u64) -> Result<(PostgresUsage, f64, f64), Failure> {
+        let BenchDatabase { owner, postmaster, .. } = self.database;
+        let spent = Spending::so_far(owner, *postmaster).await?.since(&self.server);
+        Ok((PostgresUsage::of(&spent, messages), own_seconds() - self.own, spent.transactions))
+    }
+}
+
+fn foreign(lane: Lane, target: &Target, beside_other_rows: bool) -> Failure {
+    let hint = if beside_other_rows {
+        "claims on events and metadata take any row, so these lanes need their own database"
+    } else {
+        "give the benchmark its own database, or unset --database-url and DATABASE_URL for a private server; \
+         --beside-other-rows runs the payment lane on its own rails"
+    };
+    let place = target.describe();
+    Failure::new(format!("the {} lane of {place} holds rows that no benchmark has enqueued", lane.name()))
+        .hint(hint)
+}
+
+/// The CPU time of this process.
+fn own_seconds() -> f64 {
+    cpu_seconds(std::process::id()).unwrap_or_default()
+}

@@ -1,0 +1,219 @@
+//! Every shipped alert fires: the test provokes its condition in running relayers that a real Prometheus scrapes.
+//! The same Prometheus must return data for every query of the Grafana dashboard.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::json;
+use symphony_db::payment::worker;
+use symphony_db::{BatchSize, WorkerId};
+use symphony_testkit::pgbouncer::Pooler;
+use symphony_testkit::proxy::{Newcomers, Proxy};
+use symphony_testkit::wait::{DEFAULT_TIMEOUT, until};
+
+use crate::bank::Bank;
+use crate::harness::{Harness, RAIL};
+use crate::producers::instruction;
+use crate::prometheus::{Prometheus, expressions, read, rules};
+use crate::relayer::Settings;
+
+/// An operator has paused it, and a lease on it has expired.
+const PAUSED: &str = "paused";
+/// Has no inquiry, and its policy for unknown outcomes is STOP.
+const CHEQUE: &str = "cheque";
+/// Its bank refuses connections.
+const DEAD: &str = "dead";
+/// Its bank takes a minute for each payment.
+const SLOW: &str = "slow";
+/// Its payments get a second terminal row.
+const ENDED: &str = "ended";
+
+/// The names of Symphony's metrics in a text.
+fn metrics_in(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | ':')));
+    words.filter(|word| word.starts_with("symphony_")).map(str::to_owned).collect()
+}
+
+/// Settings of a relayer that serves these rails and runs no repair pass.
+fn settings(harness: &Harness, rails: &[&str]) -> Settings {
+    let settings =
+        harness.settings_for(rails).payment("repair_every", "'0s'").payment("unserved_rails", "'allow'");
+    Settings { log_level: "info", ..settings }
+}
+
+async fn enqueue(harness: &Harness, rail: &str, count: usize) {
+    let mut producer = harness.producer();
+    for number in 0..count {
+        producer.enqueue(&instruction(rail, number, rail)).await;
+    }
+}
+
+/// Leaves two rows on a paused rail that are an hour overdue: one is due, the other has an expired lease.
+async fn leave_overdue_rows(harness: &Harness) {
+    enqueue(harness, PAUSED, 2).await;
+    let dead_worker = harness.database.connect_as("symphony_executor").await.unwrap();
+    let one = BatchSize::try_from(1).unwrap();
+    let claimed =
+        worker::claim(&dead_worker, &WorkerId::from("dead"), one, Duration::from_secs(60)).await.unwrap();
+    assert_eq!(claimed.len(), 1);
+    let operator = harness.database.connect_as("symphony_operator").await.unwrap();
+    operator.execute("select symphony.pause_payment_rail($1, 'harness', 'a test')", &[&PAUSED]).await.unwrap();
+    harness.expire_leases().await;
+    // A trigger protects created_at, so only the superuser can make the rows older.
+    let age = "alter table symphony.payment_outbox_pending disable trigger pending_keeps_its_identity;
+               update symphony.payment_outbox_pending
+               set next_attempt_at = next_attempt_at - interval '1 hour', created_at = created_at - interval '7 hours';
+               alter table symphony.payment_outbox_pending enable always trigger pending_keeps_its_identity";
+    harness.superuser().await.batch_execute(age).await.unwrap();
+}
+
+/// A login that sees the database clock an hour ahead: its search_path has a fake `clock_timestamp` before
+/// PostgreSQL's own. It works only through a pooler, because direct sessions pin their search_path.
+async fn url_with_a_fast_clock(harness: &Harness, pooler: &Pooler) -> String {
+    let url = harness.database.url_as_login(&["symphony_executor"]).await.unwrap();
+    let login = url.strip_prefix("postgres://").unwrap().split([':', '@']).next().unwrap().to_owned();
+    let fake_clock = format!(
+        "create schema fake; grant usage on schema fake to public;
+         create function fake.clock_timestamp() returns timestamptz language sql as
+           $$ select pg_catalog.clock_timestamp() + interval '1 hour' $$;
+         alter role {login} set search_path = fake, pg_catalog"
+    );
+    harness.superuser().await.batch_execute(&fake_clock).await.unwrap();
+    pooler.instead_of(&url).unwrap()
+}
+
+/// Bypasses the SQL functions: a trigger records each payment of [`ENDED`] as dispatched just before the relayer does.
+async fn record_terminal_rows_twice(harness: &Harness) {
+    let twice = format!(
+        "create function symphony.second_terminal_row() returns trigger language plpgsql as $$
+         begin
+           insert into symphony.payment_outbox_attempts
+           select (jsonb_populate_record(new, jsonb_build_object('attempt_id', gen_random_uuid(), 'attempt_no', 20))).*;
+           return new;
+         end $$;
+         create trigger second_terminal_row before insert on symphony.payment_outbox_attempts
+           for each row when (pg_trigger_depth() = 0 and new.rail_type = '{ENDED}' and new.state = 'DISPATCHED')
+           execute function symphony.second_terminal_row()"
+    );
+    harness.superuser().await.batch_execute(&twice).await.unwrap();
+}
+
+/// Waits until each of these alerts has fired with this label. They need not fire together, because some resolve.
+async fn wait_until_fired(prometheus: &Prometheus, alerts: &[(&str, &str, &str)]) {
+    let mut missing = alerts.to_vec();
+    let all = until("every alert has fired", 2 * DEFAULT_TIMEOUT, async || {
+        let firing = prometheus.query("ALERTS{alertstate=\"firing\"}").await;
+        let fires = |(alert, label, value): &(&str, &str, &str)| {
+            firing.iter().any(|one| one["metric"]["alertname"] == *alert && one["metric"][*label] == *value)
+        };
+        missing.retain(|alert| !fires(alert));
+        missing.is_empty()
+    });
+    let all = all.await;
+    assert!(all.is_ok(), "never fired: {missing:?}");
+}
+
+#[tokio::test]
+async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the_dashboard_has_an_answer() {
+    let mut harness = Harness::start().await;
+    for rail in [PAUSED, DEAD, SLOW, ENDED] {
+        harness.set_rail(rail, &json!({})).await;
+    }
+    harness.set_rail(CHEQUE, &json!({"on_unknown": "STOP"})).await;
+    harness.set_rail(RAIL, &json!({"backoff_base_seconds": 2, "backoff_cap_seconds": 2})).await;
+    leave_overdue_rows(&harness).await;
+
+    // A relayer whose bank is always busy and whose listener will be cut.
+    let listen_proxy = Proxy::before(&harness.url).unwrap();
+    let mut busy = settings(&harness, &[RAIL, CHEQUE, ENDED]);
+    busy.listen_url = listen_proxy.url().to_owned();
+    busy.extra = "[payment.breaker]\nfailures = 1000\n".to_owned();
+    let busy = harness.start_relayer(&busy.without_inquiry()).await;
+    // A relayer whose bank is down and whose database clock is an hour ahead.
+    let mut isolated = settings(&harness, &[DEAD]);
+    let pooler = Pooler::before(&harness.database.url(), 8).await.unwrap();
+    isolated.url = url_with_a_fast_clock(&harness, &pooler).await;
+    isolated.listen_url = harness.url.clone();
+    isolated.extra = "[payment.breaker]\nfailures = 1\nopen_for = '1s'\nmax_open_for = '60s'\n".to_owned();
+    let address = harness.bank.address().to_string();
+    isolated.rails = isolated
+        .rails
+        .iter()
+        .map(|(rail, section)| (rail.clone(), section.replace(&address, "127.0.0.1:1")))
+        .collect();
+    let isolated = harness.start_relayer(&isolated).await;
+    // A relayer that loses its database during dispatches.
+    let database_proxy = Proxy::before(&harness.url).unwrap();
+    let bank = std::mem::replace(&mut harness.bank, Bank::start(&["--fault", "latency=60s"]).await);
+    let mut cut = settings(&harness, &[SLOW]);
+    cut.url = database_proxy.url().to_owned();
+    let cut = harness.start_relayer(&cut).await;
+    let _slow = std::mem::replace(&mut harness.bank, bank);
+
+    let jobs = [("symphony", &[busy.endpoints(), isolated.endpoints()][..]), ("symphony-cut", &[cut.endpoints()])];
+    let prometheus = Prometheus::scraping(&jobs).await;
+    // An increase needs a sample from before it.
+    for (query, count) in [("symphony_dlq_depth == 0", 18), ("symphony_terminal_backstop_total == 0", 3)] {
+        let condition = async || prometheus.query(query).await.len() == count;
+        until(format!("{query} was seen"), DEFAULT_TIMEOUT, condition).await.unwrap();
+    }
+
+    let key = |rail: &str| instruction(rail, 0, rail).idempotency_key;
+    let faults =
+        json!({"busy": "1", "retry_after": "1s", "for_key": {(key(CHEQUE)): ["cut_after"], (key(ENDED)): ["ok"]}});
+    enqueue(&harness, SLOW, 2).await;
+    harness.wait_for_leases(3).await;
+    database_proxy.cut(Newcomers::Refuse).await;
+    listen_proxy.cut(Newcomers::Refuse).await;
+    harness.bank.set_faults(&faults).await;
+    record_terminal_rows_twice(&harness).await;
+    for (rail, count) in [(CHEQUE, 1), (ENDED, 1), (DEAD, 3), (RAIL, 40)] {
+        enqueue(&harness, rail, count).await;
+    }
+
+    let (busy_instance, isolated_instance) = (busy.endpoints().to_string(), isolated.endpoints().to_string());
+    let provoked = [
+        ("SymphonyGaugesMissing", "job", "symphony-cut"),
+        ("SymphonyDatabaseTrouble", "job", "symphony-cut"),
+        ("SymphonyListenerDown", "instance", &busy_instance),
+        ("SymphonyRepairNotRunning", "job", "symphony"),
+        ("SymphonyDatabaseClockOdd", "instance", &isolated_instance),
+        ("SymphonyWorkWaits", "rail", PAUSED),
+        ("SymphonyWorkWaitsLong", "rail", PAUSED),
+        ("SymphonyWorkUnfinished", "rail", PAUSED),
+        ("SymphonyLeasesStuck", "rail", PAUSED),
+        ("SymphonyRailUnserved", "rail", PAUSED),
+        ("SymphonyRetriesRise", "rail", RAIL),
+        ("SymphonyBreakerOpen", "rail", DEAD),
+        ("SymphonyDeadLettersGrow", "rail", CHEQUE),
+        ("SymphonyUnknownOutcomesWaiting", "rail", CHEQUE),
+        ("SymphonySecondEndStopped", "job", "symphony"),
+    ];
+    let after_kills =
+        [("SymphonyRelayerDown", "instance", busy_instance.as_str()), ("SymphonyNoRelayer", "job", "symphony")];
+    let listed: BTreeSet<_> = provoked.iter().chain(&after_kills).map(|(alert, ..)| (*alert).to_owned()).collect();
+    assert_eq!(listed, prometheus.alerts().await, "every alert is provoked");
+    wait_until_fired(&prometheus, &provoked).await;
+    let ahead = prometheus.query("symphony_database_clock_offset_seconds > 3000").await;
+    assert!(ahead.iter().any(|one| one["metric"]["instance"] == *isolated_instance), "{ahead:?}");
+
+    for query in expressions() {
+        until(format!("{query} returns data"), DEFAULT_TIMEOUT, async || {
+            !prometheus.query(&query).await.is_empty()
+        })
+        .await
+        .unwrap();
+    }
+    let seen = prometheus.metrics().await;
+    let used = metrics_in(&format!("{}\n{}", rules(), read("ops/grafana/symphony.json")));
+    assert_eq!(
+        used.difference(&seen).collect::<Vec<_>>(),
+        Vec::<&String>::new(),
+        "metrics that no relayer exposes"
+    );
+
+    busy.program.kill9().await.unwrap();
+    wait_until_fired(&prometheus, &after_kills[..1]).await;
+    isolated.program.kill9().await.unwrap();
+    wait_until_fired(&prometheus, &after_kills[1..]).await;
+}

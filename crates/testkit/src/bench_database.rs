@@ -1,0 +1,139 @@
+//! The database of a benchmark: row counts, foreign rows and server settings.
+//!
+//! It reads the tables as a superuser or their owner. Rails, aggregate types and entity types of a benchmark begin
+//! with [`MARK`], so that its rows are distinct from all others.
+//!
+//! # Layout
+//!
+//! - this file: rows and settings
+//! - [`resource_usage`]: CPU time, WAL and buffers of the server
+
+pub mod resource_usage;
+
+use std::collections::BTreeMap;
+
+use symphony_db::schema::Lane;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Error, GenericClient};
+
+/// The prefix of the rails, aggregate types and entity types of a benchmark.
+pub const MARK: &str = "BENCH";
+
+const INSTALLED: &str = "select to_regclass($1) is not null";
+const FOREIGN_PAYMENTS: &str = "
+    select exists (select from symphony.payment_outbox_pending p where not starts_with(p.rail_type, $1))
+        or exists (select from symphony.payment_outbox_attempts a where not starts_with(a.rail_type, $1))
+        or exists (select from symphony.payment_rails r where not starts_with(r.rail_type, $1))";
+const FOREIGN_EVENTS: &str = "
+    select exists (select from m10_recovery.outbox o where not starts_with(o.aggregate_type, $1))";
+const FOREIGN_ENTRIES: &str = "
+    select exists (select from symphony.metadata_outbox o where not starts_with(o.entity_type, $1))";
+// Every row once: what is pending has no end in the ledger, and what is there has left what is pending.
+const PAYMENTS: &str = "
+    select (select count(*) from symphony.payment_outbox_pending p where p.rail_type = $1) as open,
+           (select count(*) from symphony.payment_outbox_attempts a where a.rail_type = $1 and a.state = 'DISPATCHED') as ended";
+const EVENTS: &str = "
+    select count(*) filter (where o.processed_at is null) as open,
+           count(*) filter (where o.processed_at is not null) as ended
+    from m10_recovery.outbox o
+    where o.aggregate_type = $1";
+const ENTRIES: &str = "
+    select count(*) filter (where o.status not in ('PUBLISHED', 'DLQ')) as open,
+           count(*) filter (where o.status = 'PUBLISHED') as ended
+    from symphony.metadata_outbox o
+    where o.entity_type = $1";
+const OTHERS: &str = "
+    select count(*)
+    from pg_stat_activity a
+    where a.datname = current_database()
+      and a.backend_type = 'client backend'
+      and a.pid <> pg_backend_pid()";
+const SETTINGS: &str = "
+    select s.name, current_setting(s.name) as value
+    from pg_settings s
+    where s.name in ('autovacuum', 'checkpoint_timeout', 'fsync', 'full_page_writes', 'max_connections', 'max_wal_size',
+                     'shared_buffers', 'synchronous_commit', 'synchronous_standby_names', 'wal_buffers', 'wal_compression',
+                     'wal_level', 'wal_sync_method', 'work_mem')
+    order by s.name";
+const VERSION: &str = "select current_setting('server_version')";
+const CHECKPOINT: &str = "checkpoint";
+
+/// How many rows of a benchmark there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rows {
+    /// Those that wait or are under way.
+    pub open: u64,
+    /// Those that have ended well.
+    pub ended: u64,
+}
+
+/// Whether a lane is installed and has rows that are not of a benchmark.
+///
+/// # Errors
+/// What the database said.
+pub async fn is_foreign(superuser: &impl GenericClient, lane: Lane) -> Result<bool, Error> {
+    let (table, question) = match lane {
+        Lane::Payment => ("symphony.payment_outbox_pending", FOREIGN_PAYMENTS),
+        Lane::Event => ("m10_recovery.outbox", FOREIGN_EVENTS),
+        Lane::Metadata => ("symphony.metadata_outbox", FOREIGN_ENTRIES),
+    };
+    let installed: bool = superuser.query_typed_one(INSTALLED, &[(&table, Type::TEXT)]).await?.try_get(0)?;
+    if !installed {
+        return Ok(false);
+    }
+    superuser.query_typed_one(question, &[(&MARK, Type::TEXT)]).await?.try_get(0)
+}
+
+/// The row counts under this name. Scans all rows: not during a measurement.
+///
+/// # Errors
+/// What the database said.
+pub async fn rows(superuser: &impl GenericClient, lane: Lane, name: &str) -> Result<Rows, Error> {
+    let question = match lane {
+        Lane::Payment => PAYMENTS,
+        Lane::Event => EVENTS,
+        Lane::Metadata => ENTRIES,
+    };
+    let row = superuser.query_typed_one(question, &[(&name, Type::TEXT)]).await?;
+    let count = |column| row.try_get::<_, i64>(column).map(i64::unsigned_abs);
+    Ok(Rows { open: count("open")?, ended: count("ended")? })
+}
+
+/// Begins a transaction with a snapshot and a transaction id, which holds the xmin horizon.
+///
+/// # Errors
+/// What the database said.
+pub async fn hold_snapshot(client: &Client) -> Result<(), Error> {
+    client.batch_execute("begin isolation level repeatable read; select pg_current_xact_id()").await
+}
+
+/// How many other sessions are in this database.
+///
+/// # Errors
+/// What the database said.
+pub async fn other_sessions(client: &impl GenericClient) -> Result<i64, Error> {
+    client.query_typed_one(OTHERS, &[]).await?.try_get(0)
+}
+
+/// The version of the server, without what its packager has added.
+///
+/// # Errors
+/// What the database said.
+pub async fn version(client: &impl GenericClient) -> Result<String, Error> {
+    let version: String = client.query_typed_one(VERSION, &[]).await?.try_get(0)?;
+    Ok(version.split_whitespace().next().unwrap_or_default().to_owned())
+}
+
+/// The settings that decide how fast a server may be, and what it promises.
+///
+/// # Errors
+/// What the database said.
+pub async fn settings(client: &impl GenericClient) -> Result<BTreeMap<String, String>, Error> {
+    let rows = client.query_typed(SETTINGS, &[]).await?;
+    rows.iter().map(|row| Ok((row.try_get("name")?, row.try_get("value")?))).collect()
+}
+
+/// Requests a checkpoint, so that none happens during a measurement. Ignores a missing privilege.
+pub async fn checkpoint(client: &impl GenericClient) {
+    let _ = client.batch_execute(CHECKPOINT).await;
+}

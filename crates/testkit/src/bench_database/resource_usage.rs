@@ -1,0 +1,167 @@
+//! Resource usage of a server: CPU time, WAL, buffers. The difference of two readings is the cost of the work between them.
+//!
+//! A session reports its statistics at its end, or about once a second: read them after the sessions have ended.
+
+use std::fs;
+
+use tokio_postgres::{Error, GenericClient};
+
+const BEFORE_18: &str = "
+    select w.wal_bytes::float8 as wal_bytes, w.wal_sync::float8 as wal_syncs, d.blks_hit::float8 as hit, d.blks_read::float8 as read,
+           (d.xact_commit + d.xact_rollback)::float8 as transactions
+    from pg_stat_wal w, pg_stat_database d
+    where d.datname = current_database()";
+const SINCE_18: &str = "
+    select w.wal_bytes::float8 as wal_bytes,
+           (select coalesce(sum(i.fsyncs), 0)::float8 from pg_stat_io i where i.object = 'wal') as wal_syncs,
+           d.blks_hit::float8 as hit, d.blks_read::float8 as read,
+           (d.xact_commit + d.xact_rollback)::float8 as transactions
+    from pg_stat_wal w, pg_stat_database d
+    where d.datname = current_database()";
+const VERSION: &str = "select current_setting('server_version_num')::int4";
+const WHO: &str = "select pg_backend_pid(), inet_client_port()";
+/// How many of the ticks that Linux counts processor time in make a second: the same on every architecture of today.
+const TICKS: f64 = 100.0;
+
+/// The resource usage of a server since its start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spending {
+    /// Time of the processor, of all processes of the server; none where the server is elsewhere.
+    pub cpu_seconds: Option<f64>,
+    /// Bytes of log.
+    pub wal_bytes: f64,
+    /// How often the log was flushed to the disk.
+    pub wal_syncs: f64,
+    /// Transactions in this database.
+    pub transactions: f64,
+    /// Buffers of this database that were found in memory.
+    pub buffers_hit: f64,
+    /// Those that were not.
+    pub buffers_read: f64,
+}
+
+impl Spending {
+    /// Reads the usage.
+    ///
+    /// # Errors
+    /// What the database said.
+    pub async fn so_far(client: &impl GenericClient, postmaster: Option<Postmaster>) -> Result<Self, Error> {
+        let version: i32 = client.query_typed_one(VERSION, &[]).await?.try_get(0)?;
+        let question = if version < 180_000 { BEFORE_18 } else { SINCE_18 };
+        let row = client.query_typed_one(question, &[]).await?;
+        Ok(Self {
+            cpu_seconds: postmaster.and_then(Postmaster::cpu_seconds),
+            wal_bytes: row.try_get("wal_bytes")?,
+            wal_syncs: row.try_get("wal_syncs")?,
+            transactions: row.try_get("transactions")?,
+            buffers_hit: row.try_get("hit")?,
+            buffers_read: row.try_get("read")?,
+        })
+    }
+
+    /// The usage since another reading.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            cpu_seconds: self.cpu_seconds.zip(before.cpu_seconds).map(|(after, before)| after - before),
+            wal_bytes: self.wal_bytes - before.wal_bytes,
+            wal_syncs: self.wal_syncs - before.wal_syncs,
+            transactions: self.transactions - before.transactions,
+            buffers_hit: self.buffers_hit - before.buffers_hit,
+            buffers_read: self.buffers_read - before.buffers_read,
+        }
+    }
+}
+
+/// The first process of a server that runs on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Postmaster(u32);
+
+impl Postmaster {
+    /// That of the server behind this session; none where it is elsewhere, or does not show who its processes work for.
+    ///
+    /// # Errors
+    /// What the database said.
+    pub async fn of(client: &impl GenericClient) -> Result<Option<Self>, Error> {
+        let row = client.query_typed_one(WHO, &[]).await?;
+        let (backend, port): (i32, Option<i32>) = (row.try_get(0)?, row.try_get(1)?);
+        // A process here with the number of a process there would not show our own port.
+        let ours = port.map_or_else(|| "[local]".to_owned(), |port| format!("({port})"));
+        let title = fs::read(format!("/proc/{backend}/cmdline")).unwrap_or_default();
+        let title = String::from_utf8_lossy(&title);
+        let is_ours = title.starts_with("postgres") && title.contains(&ours);
+        let parent = u32::try_from(backend).ok().filter(|_| is_ours).and_then(stat).map(|stat| stat.parent);
+        Ok(parent.map(Self))
+    }
+
+    /// Its time, that of what it has started, and that of what has ended.
+    fn cpu_seconds(self) -> Option<f64> {
+        let own = stat(self.0)?;
+        let mut ticks = own.ticks + own.ticks_of_ended;
+        for entry in fs::read_dir("/proc").ok()?.flatten() {
+            let child = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(stat);
+            ticks += child
+                .filter(|child| child.parent == self.0)
+                .map_or(0.0, |child| child.ticks + child.ticks_of_ended);
+        }
+        Some(ticks / TICKS)
+    }
+}
+
+/// The time of the processor that a process of this machine has had, its children aside.
+#[must_use]
+pub fn cpu_seconds(process: u32) -> Option<f64> {
+    stat(process).map(|stat| stat.ticks / TICKS)
+}
+
+/// The most memory that this process ever had, where the system tells.
+#[must_use]
+pub fn peak_memory_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+struct Stat {
+    parent: u32,
+    ticks: f64,
+    /// Of children that it has waited for.
+    ticks_of_ended: f64,
+}
+
+fn stat(process: u32) -> Option<Stat> {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, in brackets, may hold spaces and brackets itself: what follows the last one is plain.
+    let fields: Vec<_> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let number = |place: usize| fields.get(place)?.parse::<f64>().ok();
+    Some(Stat {
+        parent: fields.get(1)?.parse().ok()?,
+        ticks: number(11)? + number(12)?,
+        ticks_of_ended: number(13)? + number(14)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_process_is_what_it_has_worked() {
+        let before = cpu_seconds(std::process::id()).unwrap();
+        let began = std::time::Instant::now();
+        // Until it shows: a machine that gives us nothing gets a minute.
+        while cpu_seconds(std::process::id()).unwrap() < before + 0.05 {
+            assert!(began.elapsed() < crate::wait::DEFAULT_TIMEOUT, "no time was counted");
+            std::hint::black_box((0..100_000_u64).sum::<u64>());
+        }
+        assert_eq!(cpu_seconds(u32::MAX), None);
+    }
+
+    #[test]
+    fn the_most_memory_is_no_less_than_what_is_held() {
+        let held = vec![1_u8; 32 << 20];
+        assert!(peak_memory_bytes().unwrap() > 32 << 20);
+        drop(std::hint::black_box(held));
+        assert!(peak_memory_bytes().unwrap() > 32 << 20, "it forgets");
+    }
+}

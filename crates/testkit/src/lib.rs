@@ -1,0 +1,38 @@
+//! The test harness: test databases, servers, processes, fault proxies and sample data, for tests, proofs, the demo and
+//! the benchmarks.
+//!
+//! # Layout
+//!
+//! - [`postgres`]: a private PostgreSQL that can crash, restart, have a standby and fail over
+//! - [`test_database`]: a database with Symphony installed, one for each test
+//! - [`bulk_rows`]: large tables for plans and benchmarks
+//! - [`bench_database`]: row counts, settings and resource usage for benchmarks
+//! - [`pgbouncer`]: a connection pooler in front of a server
+//! - [`brokers`]: NATS, Redis and RabbitMQ that can be stopped, killed and restarted
+//! - [`prometheus`]: a Prometheus that scrapes and evaluates rules, and its promtool
+//! - [`proxy`]: a fault proxy that stalls, closes connections and loses replies
+//! - [`process`]: child processes and their output
+//! - [`reconciliation`]: compares the outbox with the records of the bank, broker or store
+//! - [`shop`]: the sample shop of the demo
+//! - [`tool`]: finds Chromium and schemathesis
+//! - [`wait`]: waits for a condition, with a timeout
+//! - `account`, `address`, `cache`, `folder`, `port`: shared by the servers
+
+mod account;
+mod address;
+pub mod bench_database;
+pub mod brokers;
+pub mod bulk_rows;
+mod cache;
+mod folder;
+pub mod pgbouncer;
+mod port;
+pub mod postgres;
+pub mod process;
+pub mod prometheus;
+pub mod proxy;
+pub mod reconciliation;
+pub mod shop;
+pub mod test_database;
+pub mod tool;
+pub mod wait;

@@ -1,0 +1,64 @@
+//! A server that becomes one of a later version, as a DBA upgrades it: with `pg_upgrade`.
+
+use std::process::Command;
+
+use super::{Cluster, Error, Port, SUPERUSER, Server, system};
+use crate::folder::Folder;
+use crate::port::free_port;
+use crate::postgres::Binaries;
+
+/// From this version on `initdb` writes checksums unless told otherwise, and `pg_upgrade` wants the same on both sides.
+const CHECKSUMS_BY_DEFAULT: u32 = 18;
+
+impl Cluster {
+    /// Stops the server, moves its data to another version, and starts that one. The new one needs `pg_upgrade`, and the old
+    /// one `pg_checksums`.
+    pub async fn upgrade(mut self, to: &Binaries) -> Result<Self, Error> {
+        self.stop().await?;
+        if self.binaries.major() < CHECKSUMS_BY_DEFAULT && to.major() >= CHECKSUMS_BY_DEFAULT {
+            let mut enable = Command::new(self.binaries.program("pg_checksums"));
+            enable.arg("--enable").arg("--pgdata").arg(self.folder.data());
+            self.run(enable).await?;
+        }
+        let new = Self {
+            binaries: to.clone(),
+            options: self.options.clone(),
+            account: self.account,
+            port: free_port().map_err(system("find a free port"))?,
+            server: Server(None),
+            folder: Folder::create(self.account).map_err(system("make a temporary folder"))?,
+        };
+        new.initdb().await?;
+        let mut upgrade = Command::new(to.program("pg_upgrade"));
+        upgrade
+            .args(["--no-sync", "--username", SUPERUSER])
+            .arg("--old-bindir")
+            .arg(self.binaries.folder())
+            .arg("--new-bindir")
+            .arg(to.folder())
+            .arg("--old-datadir")
+            .arg(self.folder.data())
+            .arg("--new-datadir")
+            .arg(new.folder.data())
+            .arg("--socketdir")
+            .arg(new.folder.path());
+        new.run(upgrade).await?;
+        let mut new = new;
+        new.serve(Port::AnyFree).await?;
+        Ok(new)
+    }
+
+    /// Runs a program of the server's to its end, as the server's user.
+    async fn run(&self, mut command: Command) -> Result<(), Error> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        self.prepare(&mut command);
+        let mut command = tokio::process::Command::from(command);
+        let output = command.kill_on_drop(true).output().await.map_err(system("run a program of the server"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let words = [output.stdout, output.stderr].concat();
+        let output_text = String::from_utf8_lossy(&words).into_owned();
+        Err(Error::Program { program, status: output.status, output: output_text })
+    }
+}

@@ -1,0 +1,14 @@
+//! Ending the sessions of a database.
+
+use tokio_postgres::{Client, Error};
+
+/// Ends the sessions in this database, waits until they are gone, and says how many there were. The session that asks
+/// is left alone.
+pub(crate) async fn terminate(admin: &Client, database: &str) -> Result<u64, Error> {
+    // It waits until each session has ended; the minute is for a heavily loaded machine.
+    let statement = "select pg_terminate_backend(pid, 60000)
+                     from pg_stat_activity
+                     where datname = $1 and pid <> pg_backend_pid() and backend_type = 'client backend'";
+    let ended = admin.query(statement, &[&database]).await?;
+    Ok(ended.iter().filter(|row| row.get(0)).count().try_into().unwrap_or(u64::MAX))
+}

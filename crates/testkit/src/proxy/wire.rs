@@ -1,0 +1,147 @@
+//! Messages of PostgreSQL's wire protocol, version 3: where they begin and end, and the few parts that matter here.
+
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// Longer ones are refused: no test sends so much, and a length that was misread would ask for it.
+const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+const CANCEL: u32 = 80_877_102;
+const SSL: u32 = 80_877_103;
+const GSS: u32 = 80_877_104;
+
+/// The first thing that a client sends, which has no kind.
+pub(super) enum Opening {
+    /// It starts a session, and names the login.
+    Session(Vec<u8>),
+    /// It wants another session's request cancelled, and no answer.
+    Cancel(Vec<u8>),
+    /// It asks whether it may encrypt. Told no, it begins again.
+    Encryption,
+}
+
+/// One message, as it is on the wire: its kind, its length, its body.
+pub(super) struct Message(Vec<u8>);
+
+/// What a client says, as far as it matters here.
+pub(super) enum ClientMessage<'a> {
+    /// Execute this text, and be done with it.
+    Query { sql: &'a [u8] },
+    /// Prepare this text under a name.
+    Parse { statement: &'a [u8], sql: &'a [u8] },
+    /// Make a portal of a prepared statement.
+    Bind { portal: &'a [u8], statement: &'a [u8] },
+    /// Execute a portal.
+    Execute { portal: &'a [u8] },
+    /// More of a request that a [`ClientMessage::Sync`] will end.
+    Part,
+    /// A request that was made in parts is complete.
+    Sync,
+    /// A request that is complete by itself and has no text.
+    Call,
+    /// No part of a request: a password, data, a farewell.
+    Aside,
+}
+
+impl Message {
+    pub(super) fn kind(&self) -> u8 {
+        self.0.first().copied().unwrap_or_default()
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// What it says, if a client sent it.
+    pub(super) fn parse(&self) -> ClientMessage<'_> {
+        let body = self.0.get(5..).unwrap_or_default();
+        let mut words = body.split(|byte| *byte == 0);
+        let mut word = || words.next().unwrap_or_default();
+        match self.kind() {
+            b'Q' => ClientMessage::Query { sql: word() },
+            b'P' => ClientMessage::Parse { statement: word(), sql: word() },
+            b'B' => ClientMessage::Bind { portal: word(), statement: word() },
+            b'E' => ClientMessage::Execute { portal: word() },
+            b'C' | b'D' | b'H' => ClientMessage::Part,
+            b'S' => ClientMessage::Sync,
+            b'F' => ClientMessage::Call,
+            _ => ClientMessage::Aside,
+        }
+    }
+}
+
+/// The next message; nothing when the other side has closed after the last one.
+pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Message>> {
+    let Some(kind) = first(stream).await? else { return Ok(None) };
+    Ok(Some(Message(rest(stream, vec![kind]).await?)))
+}
+
+/// The first thing that a client sends; nothing when it has closed without it.
+pub(super) async fn read_opening(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Opening>> {
+    let mut length = [0; 4];
+    let Some(byte) = first(stream).await? else { return Ok(None) };
+    length[0] = byte;
+    stream.read_exact(&mut length[1..]).await?;
+    let bytes = body(stream, length.to_vec(), length).await?;
+    let code = bytes.get(4..8).and_then(|code| code.try_into().ok()).map(u32::from_be_bytes);
+    Ok(Some(match code {
+        Some(SSL | GSS) => Opening::Encryption,
+        Some(CANCEL) => Opening::Cancel(bytes),
+        _ => Opening::Session(bytes),
+    }))
+}
+
+async fn first(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<u8>> {
+    let mut byte = [0; 1];
+    Ok((stream.read(&mut byte).await? > 0).then_some(byte[0]))
+}
+
+async fn rest(stream: &mut (impl AsyncRead + Unpin), mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).await?;
+    bytes.extend(length);
+    body(stream, bytes, length).await
+}
+
+/// Appends what a length, which counts itself, announces.
+async fn body(stream: &mut (impl AsyncRead + Unpin), mut bytes: Vec<u8>, length: [u8; 4]) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(u32::from_be_bytes(length)).ok().and_then(|length| length.checked_sub(4));
+    let Some(length) = length.filter(|length| *length <= MAX_MESSAGE_BYTES) else {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message of a length that cannot be"));
+    };
+    let begin = bytes.len();
+    bytes.resize(begin + length, 0);
+    stream.read_exact(&mut bytes[begin..]).await?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn messages_are_told_apart_and_the_end_is_seen() {
+        let mut stream: &[u8] = b"Q\0\0\0\x0dselect 1\0S\0\0\0\x04";
+        let query = read(&mut stream).await.unwrap().unwrap();
+        assert!(matches!(query.parse(), ClientMessage::Query { sql: b"select 1" }));
+        assert!(matches!(read(&mut stream).await.unwrap().unwrap().parse(), ClientMessage::Sync));
+        assert!(read(&mut stream).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_message_that_breaks_off_or_cannot_be_is_an_error() {
+        for mut stream in [&b"Q\0\0\0\x0dsel"[..], b"Q\0\0", b"Q\0\0\0\x03", b"Q\xff\xff\xff\xff"] {
+            assert!(read(&mut stream).await.is_err());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_question_for_encryption_is_no_session() {
+        let mut stream: &[u8] = b"\0\0\0\x08\x04\xd2\x16\x2f\0\0\0\x09\0\x03\0\0\0";
+        assert!(matches!(read_opening(&mut stream).await.unwrap(), Some(Opening::Encryption)));
+        assert!(
+            matches!(read_opening(&mut stream).await.unwrap(), Some(Opening::Session(bytes)) if bytes.len() == 9)
+        );
+        assert!(read_opening(&mut stream).await.unwrap().is_none());
+    }
+}

@@ -1,0 +1,85 @@
+-- Parks rows of an ordered rail that wait behind an earlier row of their participant, so that claims skip them.
+--
+-- It reads the first rows of the claim order and parks those that are not the head of their stream. Parking saves
+-- scans; it does not enforce the order: a claim checks the order of the rows that it takes, parked or not.
+--
+-- The completion that ends the predecessor unparks a row. So a row may be parked only behind a head that still exists:
+-- this locks the head FOR SHARE, and the head's completion waits and then sees the parked row. A head that is being
+-- changed is locked already; rows behind it are not parked. FOR KEY SHARE would not do: it is compatible with an
+-- UPDATE under way, so PostgreSQL would follow the head's versions and wait at a stronger lock, in spite of SKIP
+-- LOCKED. Both transactions are short, and neither waits for a producer. Returns how many rows were parked.
+-- Locks: the rows it parks, and their heads. For: claim_outbox_batch.
+create or replace function symphony.park_behind_head(p_rail_type text, p_window int, p_low_watermark timestamptz)
+  returns int
+  language plpgsql
+  security definer
+  set search_path = pg_catalog, symphony, pg_temp
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+  set enable_material = off
+as $$
+#variable_conflict use_column
+declare
+  v_waiting uuid[];
+  v_heads   uuid[];
+  v_locked_heads    uuid[];
+  v_parked  int;
+begin
+  select array_agg(w.outbox_id), array_agg(w.head_id)
+  into v_waiting, v_heads
+  from (
+    select p.outbox_id, h.outbox_id as head_id
+    from (
+      select p.outbox_id
+      from payment_outbox_pending p
+      where p.rail_type = p_rail_type
+        and not p.parked
+        and p.next_attempt_at between p_low_watermark and now()
+        and p.lease_token is null
+      order by p.next_attempt_at, p.created_at
+      limit p_window
+    ) f
+    join payment_outbox_pending p on p.outbox_id = f.outbox_id
+    cross join lateral (
+      select h.outbox_id
+      from payment_outbox_pending h
+      where h.participant_id = p.participant_id
+        and h.rail_type = p.rail_type
+      order by h.sequence_id
+      limit 1
+    ) h
+    where h.outbox_id <> p.outbox_id
+      and not p.parked
+      and p.lease_token is null
+    for no key update of p skip locked
+  ) w;
+  if v_waiting is null then
+    return 0;
+  end if;
+
+  select array_agg(h.outbox_id)
+  into v_locked_heads
+  from (
+    select p.outbox_id
+    from payment_outbox_pending p
+    where p.outbox_id = any (array(select distinct h.outbox_id from unnest(v_heads) as h (outbox_id)))
+    for share skip locked
+  ) h;
+
+  update payment_outbox_pending p
+  set parked = true
+  where p.outbox_id = any (array(
+    select w.outbox_id
+    from unnest(v_waiting, v_heads) as w (outbox_id, head_id)
+    where w.head_id in (select h.outbox_id from unnest(v_locked_heads) as h (outbox_id))));
+  get diagnostics v_parked = row_count;
+  return v_parked;
+end
+$$;
+
+comment on function symphony.park_behind_head(text, int, timestamptz) is
+  'Parks rows that wait behind an earlier row of their participant on an ordered rail; returns how many.';

@@ -1,0 +1,160 @@
+-- Records the outcomes of leases: appends a ledger row each, and deletes the pending row or schedules its retry.
+--
+-- It serves batches with a RETRYABLE, repairs and takeovers; record_terminal_attempts is the fast path for
+-- terminal outcomes. These two functions are the only ones that write the ledger. The caller has locked the rows, has
+-- checked the leases, and gives no row twice. ZOMBIE_REQUEUE is the outcome of an expired lease. A row whose outbox
+-- already has a terminal ledger row is quarantined and not returned, so that it does not stop the others. place is the
+-- position of the argument, from 1.
+--
+-- attempt_no comes from the ledger under the row's lock, never from attempt_count. At the rail's max_attempts a retry
+-- is recorded as FAILED instead. An unknown outcome keeps its error code there, because only an operator may resolve
+-- it. The delay is the caller's, otherwise the rail's backoff; a zombie without a delay keeps its next_attempt_at,
+-- because the same transaction claims it again. Error messages are stored through clean_error_text, error codes as
+-- they are.
+-- Locks: the rows given, and the successors of those that end. For: complete_outbox_batch and end_expired_leases.
+create or replace function symphony.record_attempts(
+  p_pending_rows          tid[],
+  p_states                symphony.outbox_attempt_state[],
+  p_rail_references       text[],
+  p_rail_codes            text[],
+  p_error_codes           text[],
+  p_error_messages        text[],
+  p_latencies_ms          int[],
+  p_retry_delays_seconds  int[])
+  returns table (
+    place           bigint,
+    outbox_id       uuid,
+    attempt_no      int,
+    state           symphony.outbox_attempt_state,
+    next_attempt_at timestamptz,
+    worker_id       text)
+  language plpgsql
+  security definer
+  set search_path = pg_catalog, symphony, pg_temp
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_material = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_places        bigint[];
+  v_outbox_ids    uuid[];
+  v_attempt_nos   int[];
+  v_states        symphony.outbox_attempt_state[];
+  v_retry_ats     timestamptz[];
+  v_worker_ids    text[];
+  -- The rows that ended on ordered rails, as parallel arrays.
+  v_participants  text[];
+  v_rails         text[];
+  v_sequence_ids  bigint[];
+  -- Whether a rail with max_in_flight has a free lease again.
+  v_capacity_freed     boolean;
+begin
+  with leased as materialized (
+    select g.place, p.ctid as pending_row, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key,
+           p.rail_type, p.payload, p.claimed_at, p.claimed_by, p.created_at, p.next_attempt_at,
+           g.state as outcome, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds,
+           r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight,
+           coalesce(l.attempt_no, 0) + 1 as attempt_no,
+           case
+             when g.state in ('RETRYABLE', 'ZOMBIE_REQUEUE') and coalesce(l.attempt_no, 0) + 1 >= r.max_attempts then 'FAILED'
+             else g.state
+           end as state
+    from unnest(p_pending_rows, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages,
+                p_latencies_ms, p_retry_delays_seconds) with ordinality
+      as g (pending_row, state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds, place)
+    join payment_outbox_pending p on p.ctid = g.pending_row
+    cross join lateral (
+      select r.max_attempts, r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight
+      from payment_rails r
+      where r.rail_type = p.rail_type
+      limit 1
+    ) r
+    left join lateral (
+      select a.attempt_no
+      from payment_outbox_attempts a
+      where a.outbox_id = p.outbox_id
+      order by a.attempt_no desc
+      limit 1
+    ) l on true
+    where l.attempt_no is null
+       or (
+         select true
+         from payment_outbox_attempts a
+         where a.outbox_id = p.outbox_id
+           and a.state in ('DISPATCHED', 'FAILED')
+         limit 1) is null
+  ),
+  outcomes as materialized (
+    select l.*,
+           case
+             when l.state in ('DISPATCHED', 'FAILED') then null
+             when l.retry_delay_seconds is not null then now() + make_interval(secs => l.retry_delay_seconds)
+             when l.state = 'ZOMBIE_REQUEUE' then l.next_attempt_at
+             -- The backoff: base doubled with each attempt, up to the cap.
+             else now() + make_interval(secs => least(l.backoff_cap_seconds, l.backoff_base_seconds::bigint << (l.attempt_no - 1)))
+           end as retry_at,
+           l.outcome = 'RETRYABLE' and l.state = 'FAILED' and not coalesce(l.error_code in (select u.error_code from unknown_outcome_codes u), false) as exhausted
+    from leased l
+  ),
+  -- Insert into the ledger.
+  appended as (
+    insert into payment_outbox_attempts
+      (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no,
+       state, claimed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at)
+    select uuidv7(), s.outbox_id, s.instruction_id, s.participant_id, s.sequence_id, s.idempotency_key, s.rail_type, s.payload,
+           s.attempt_no, s.state, s.claimed_at, s.rail_reference, s.rail_code,
+           case when s.exhausted then 'RETRIES_EXHAUSTED' else s.error_code end,
+           case when s.message is not null then clean_error_text(s.message) end,
+           s.latency_ms, s.claimed_by, s.created_at
+    from (
+      select s.*, case when s.exhausted then concat_ws(': ', s.error_code, s.error_message) else s.error_message end as message
+      from outcomes s
+    ) s
+  ),
+  ended as (
+    delete from payment_outbox_pending p
+    using outcomes s
+    where p.ctid = s.pending_row
+      and s.retry_at is null
+  ),
+  requeued as (
+    update payment_outbox_pending p
+    set claimed_by = null,
+        claimed_at = null,
+        lease_token = null,
+        lease_expires_at = null,
+        attempt_count = greatest(p.attempt_count, s.attempt_no),
+        next_attempt_at = s.retry_at
+    from outcomes s
+    where p.ctid = s.pending_row
+      and s.retry_at is not null
+  )
+  select array_agg(s.place), array_agg(s.outbox_id), array_agg(s.attempt_no), array_agg(s.state), array_agg(s.retry_at), array_agg(s.claimed_by),
+         array_agg(s.participant_id) filter (where s.ordered and s.retry_at is null),
+         array_agg(s.rail_type) filter (where s.ordered and s.retry_at is null),
+         array_agg(s.sequence_id) filter (where s.ordered and s.retry_at is null),
+         bool_or(s.max_in_flight is not null)
+  into v_places, v_outbox_ids, v_attempt_nos, v_states, v_retry_ats, v_worker_ids, v_participants, v_rails, v_sequence_ids, v_capacity_freed
+  from outcomes s;
+
+  perform unpark_successors(v_participants, v_rails, v_sequence_ids, v_capacity_freed);
+  if coalesce(cardinality(v_places), 0) < cardinality(p_pending_rows) then
+    perform quarantine_outbox(p.outbox_id)
+    from unnest(p_pending_rows) with ordinality as g (pending_row, place)
+    join payment_outbox_pending p on p.ctid = g.pending_row
+    where g.place <> all (coalesce(v_places, '{}'));
+  end if;
+
+  return query
+    select *
+    from unnest(v_places, v_outbox_ids, v_attempt_nos, v_states, v_retry_ats, v_worker_ids);
+end
+$$;
+
+comment on function symphony.record_attempts(tid[], symphony.outbox_attempt_state[], text[], text[], text[], text[], int[], int[]) is
+  'Records outcomes of leases that the caller has checked: one ledger row each; the pending row goes or is scheduled again.';

@@ -1,0 +1,61 @@
+-- Unparks the rows that waited behind rows that have just ended, and notifies an idle relayer.
+--
+-- When a row ends on an ordered rail, the next row of its stream may be parked: it returns to the claim order and is
+-- due now. Leased successors are skipped, as they may be ending right now; see docs/decisions/0001-ordered-rails.md.
+-- The arrays name the rows that ended on ordered rails. p_capacity_freed says that a rail with max_in_flight has a
+-- free lease again: it needs the same notification, because no INSERT sends one.
+-- Locks: the successors. For: record_attempts, record_terminal_attempts and quarantine_outbox.
+create or replace function symphony.unpark_successors(p_participants text[], p_rails text[], p_sequence_ids bigint[], p_capacity_freed boolean)
+  returns void
+  language plpgsql
+  security definer
+  set search_path = pg_catalog, symphony, pg_temp
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_material = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+declare
+  v_unparked boolean := false;
+begin
+  if p_participants is not null then
+    with successors as (
+      select n.outbox_id
+      from unnest(p_participants, p_rails, p_sequence_ids) as e (participant_id, rail_type, sequence_id)
+      cross join lateral (
+        select p.outbox_id
+        from payment_outbox_pending p
+        where p.participant_id = e.participant_id
+          and p.rail_type = e.rail_type
+          and p.sequence_id > e.sequence_id
+          and p.lease_token is null
+        order by p.sequence_id
+        limit 1
+      ) n
+    ),
+    waiting as (
+      select p.ctid as place
+      from payment_outbox_pending p
+      where p.outbox_id = any (array(select s.outbox_id from successors s))
+        and p.parked
+      order by p.outbox_id
+      for no key update
+    )
+    update payment_outbox_pending p
+    set parked = false,
+        next_attempt_at = greatest(p.next_attempt_at, now())
+    from waiting w
+    where p.ctid = w.place;
+    v_unparked := found;
+  end if;
+  if v_unparked or p_capacity_freed then
+    perform notify_idle_relayers('outbox_pending');
+  end if;
+end
+$$;
+
+comment on function symphony.unpark_successors(text[], text[], bigint[], boolean) is
+  'Unparks the rows behind rows that have ended, and notifies an idle relayer.';
