@@ -120,7 +120,7 @@ async function batch(client) {
 
 async function work(peer) {
   let first = 0;
-  let told = 0;
+  let reported = 0;
   const seen = [];
   await peer.work(({ at }) => {
     const now = micros();
@@ -129,9 +129,9 @@ async function work(peer) {
   });
   say({ ready: true });
   setInterval(() => {
-    if (seen.length === told) return;
-    told = seen.length;
-    say({ first, handled: told });
+    if (seen.length === reported) return;
+    reported = seen.length;
+    say({ first, handled: reported });
   }, REPORT_EVERY_MS);
   process.stdin.resume();
   process.stdin.on("end", () => end({ handled: seen.length, seen }));

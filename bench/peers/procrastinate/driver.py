@@ -127,15 +127,15 @@ async def work(options):
         running = asyncio.create_task(made.run_worker_async(install_signal_handlers=False, **settings))
         ended = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
         say(ready=True)
-        told = 0
+        reported = 0
         while not ended.done():
             await asyncio.sleep(REPORT_EVERY)
             if running.done():
                 running.result()
                 return
-            if len(seen.times) != told:
-                told = len(seen.times)
-                say(first=seen.first, handled=told)
+            if len(seen.times) != reported:
+                reported = len(seen.times)
+                say(first=seen.first, handled=reported)
         say(handled=len(seen.times), seen=seen.times)
         # What it would still like to put in order is not ours to wait for.
         os._exit(0)

@@ -58,11 +58,11 @@ async fn fingerprint(console: &Console) -> Option<u64> {
     }
     if let Some(events) = &overview.events {
         let backlog = &events.backlog;
-        (backlog.due, backlog.claimed, backlog.stuck, backlog.scheduled, events.pulse.done).hash(&mut hasher);
+        (backlog.due, backlog.claimed, backlog.stuck, backlog.scheduled, events.recent.done).hash(&mut hasher);
     }
     if let Some(metadata) = &overview.metadata {
         let backlog = &metadata.backlog;
-        (backlog.due, backlog.processing, backlog.stuck, backlog.scheduled, backlog.dlq, metadata.pulse.done)
+        (backlog.due, backlog.processing, backlog.stuck, backlog.scheduled, backlog.dlq, metadata.recent.done)
             .hash(&mut hasher);
     }
     for relayer in &overview.relayers {

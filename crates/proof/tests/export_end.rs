@@ -18,8 +18,8 @@ const BEFORE: &str = "select count(*) from symphony.payment_outbox_operations_lo
 /// The SQLSTATE and the message of a refusal.
 async fn refusal(auditor: &Client) -> (String, String) {
     let error = auditor.query_one(END, &[&0_i32]).await.unwrap_err();
-    let said = error.as_db_error().unwrap();
-    (said.code().code().to_owned(), said.message().to_owned())
+    let output = error.as_db_error().unwrap();
+    (output.code().code().to_owned(), output.message().to_owned())
 }
 
 #[tokio::test]

@@ -63,21 +63,21 @@ fn whatever_the_interleaving_the_database_does_what_the_model_says() {
             }
             let mut sessions = sessions.borrow_mut();
             let run = runtime.block_on(Run::start(&mut sessions, played.get(), &sequence));
-            let run = run.map_err(|story| {
+            let run = run.map_err(|timeline| {
                 if !differs.replace(true) {
                     println!("case {case} of {cases} differs, now looking for a shorter one: SYMPHONY_SEED={seed} SYMPHONY_CASES=1");
                 }
-                TestCaseError::fail(story)
+                TestCaseError::fail(timeline)
             })?;
             calls.set(calls.get() + run.calls);
             Ok(())
         });
         match outcome {
             Ok(()) => {}
-            Err(TestError::Fail(story, _)) => {
+            Err(TestError::Fail(timeline, _)) => {
                 panic!(
                     "case {case} of {cases}: the database and the model differ.\n\
-                     Again: SYMPHONY_SEED={seed} SYMPHONY_CASES=1\n\n{story}"
+                     Again: SYMPHONY_SEED={seed} SYMPHONY_CASES=1\n\n{timeline}"
                 );
             }
             Err(TestError::Abort(reason)) => panic!("no sequence was made: {reason}"),

@@ -36,10 +36,10 @@ async fn misses_nothing(page: &str, enqueue: &str) {
     let executor = Target::parse(&database.url_as_login(&["symphony_executor"]).await.unwrap()).unwrap();
 
     for committed_after in 0..statements.len() {
-        let (says, mut heard) = mpsc::unbounded_channel();
+        let (says, mut received) = mpsc::unbounded_channel();
         let hear = move |message| {
-            if let AsyncMessage::Notification(said) = message {
-                let _ = says.send(said.channel().to_owned());
+            if let AsyncMessage::Notification(output) = message {
+                let _ = says.send(output.channel().to_owned());
             }
         };
         let worker = executor.connect_with_messages(hear).await.unwrap();
@@ -62,7 +62,7 @@ async fn misses_nothing(page: &str, enqueue: &str) {
         // Arrives after all that was committed before it.
         producer.batch_execute("notify marker").await.unwrap();
         let mut notified = 0;
-        while heard.recv().await.unwrap() != "marker" {
+        while received.recv().await.unwrap() != "marker" {
             notified += 1;
         }
         assert!(
@@ -100,10 +100,10 @@ async fn a_worker_that_follows_the_page_of_metadata_misses_no_commit() {
 async fn listen_without_the_wakeup_lock_receives_no_notification() {
     let database = Server::from_env().await.unwrap().database().await.unwrap();
     let producer = database.connect().await.unwrap();
-    let (says, mut heard) = mpsc::unbounded_channel();
+    let (says, mut received) = mpsc::unbounded_channel();
     let hear = move |message| {
-        if let AsyncMessage::Notification(said) = message {
-            let _ = says.send(said.channel().to_owned());
+        if let AsyncMessage::Notification(output) = message {
+            let _ = says.send(output.channel().to_owned());
         }
     };
     let worker = database.target().connect_with_messages(hear).await.unwrap();
@@ -112,5 +112,5 @@ async fn listen_without_the_wakeup_lock_receives_no_notification() {
         .batch_execute("select m10_recovery.publish_outbox('order', '1', 'OrderPlaced', '{}'); notify marker")
         .await
         .unwrap();
-    assert_eq!(heard.recv().await.unwrap(), "marker");
+    assert_eq!(received.recv().await.unwrap(), "marker");
 }

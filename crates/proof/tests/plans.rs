@@ -35,8 +35,8 @@ struct Cost {
 /// Claims four times 100 due rows, and returns the cost of the last two.
 async fn claim(database: &Database) -> Cost {
     let (client, mut connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
-    let heard = Arc::new(Mutex::new(String::new()));
-    let notices = Arc::clone(&heard);
+    let received = Arc::new(Mutex::new(String::new()));
+    let notices = Arc::clone(&received);
     tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
             if let AsyncMessage::Notice(notice) = message {
@@ -93,7 +93,7 @@ async fn claim(database: &Database) -> Cost {
         pages: ["Shared Hit Blocks", "Shared Read Blocks"].iter().map(|key| plan[key].as_i64().unwrap()).sum(),
         seq_scans: scans.get(0),
         index_scans: scans.get(1),
-        plans: explained.then(|| heard.lock().unwrap().clone()),
+        plans: explained.then(|| received.lock().unwrap().clone()),
     }
 }
 

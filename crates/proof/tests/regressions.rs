@@ -274,7 +274,7 @@ async fn a_worker_call_times_out_behind_a_lock() {
 #[tokio::test]
 async fn a_row_that_becomes_claimable_without_an_insert_notifies_idle_relayers() {
     let (database, client) = database(r#"{"ordered": true, "max_in_flight": 1}"#).await;
-    let (says, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let (says, mut received) = tokio::sync::mpsc::unbounded_channel();
     let sleeper =
         database.target().connect_with_messages(move |_| says.send(()).unwrap_or_default()).await.unwrap();
     sleeper
@@ -286,19 +286,19 @@ async fn a_row_that_becomes_claimable_without_an_insert_notifies_idle_relayers()
     enqueue(&client, "p", "first").await;
     enqueue(&client, "p", "second").await;
     assert_eq!(claim(&client, 10).await, ["first"]);
-    assert_eq!(heard.recv().await, Some(()));
-    assert_eq!(heard.recv().await, Some(()));
+    assert_eq!(received.recv().await, Some(()));
+    assert_eq!(received.recv().await, Some(()));
     // The end of the head, a released lease, a resumed rail.
     complete(&client, "first", "DISPATCHED").await.unwrap();
-    assert_eq!(heard.recv().await, Some(()));
+    assert_eq!(received.recv().await, Some(()));
     assert_eq!(claim(&client, 10).await, ["second"]);
     let release = "select symphony.release_outbox_leases(array[outbox_id], array[lease_token], 'worker')
                    from symphony.payment_outbox_pending";
     client.execute(release, &[]).await.unwrap();
-    assert_eq!(heard.recv().await, Some(()));
+    assert_eq!(received.recv().await, Some(()));
     client.batch_execute("select symphony.pause_payment_rail('rail', 'test', 'edges')").await.unwrap();
     client.batch_execute("select symphony.resume_payment_rail('rail', 'test', 'edges')").await.unwrap();
-    assert_eq!(heard.recv().await, Some(()));
+    assert_eq!(received.recv().await, Some(()));
 }
 
 #[tokio::test]

@@ -14,8 +14,8 @@ use symphony_testkit::test_database::Server;
 async fn a_second_install_finds_everything_current_and_changes_nothing() {
     let server = Server::from_env().await.unwrap();
     let database = server.empty_database().await.unwrap();
-    let said = symphony(&database.url(), &["verify"]).exits(1);
-    assert!(said.stderr.contains("run: symphony install"), "{}", said.all());
+    let output = symphony(&database.url(), &["verify"]).exits(1);
+    assert!(output.stderr.contains("run: symphony install"), "{}", output.all());
 
     let first = symphony(&database.url(), &["install"]).exits(0);
     assert!(
@@ -85,8 +85,8 @@ async fn each_lane_is_installed_and_works_without_the_others() {
     ] {
         let database = server.empty_database().await.unwrap();
         let url = database.url();
-        let said = symphony(&url, &["install", "--lane", lane]).exits(0);
-        assert!(said.stdout.contains(&format!("lanes: {lane}\n")), "{}", said.all());
+        let output = symphony(&url, &["install", "--lane", lane]).exits(0);
+        assert!(output.stdout.contains(&format!("lanes: {lane}\n")), "{}", output.all());
         let clean = symphony(&url, &["verify", "--json"]).exits(0).json();
         assert_eq!(clean["lanes"], serde_json::json!([lane]));
         let client = database.connect().await.unwrap();
@@ -117,8 +117,8 @@ async fn a_printed_script_without_a_lane_that_the_database_has_is_refused() {
     let script = symphony("", &["install", "--print", "--lane", "event"]).exits(0).stdout;
     let client = database.connect().await.unwrap();
     let refused = client.batch_execute(&script).await.unwrap_err();
-    let said = refused.as_db_error().unwrap().message();
-    assert!(said.contains("this database has the lane metadata as well"), "{said}");
+    let output = refused.as_db_error().unwrap().message();
+    assert!(output.contains("this database has the lane metadata as well"), "{output}");
     symphony(&database.url(), &["verify"]).exits(0);
 }
 
@@ -177,8 +177,8 @@ async fn an_install_says_who_holds_its_lock() {
     let script = symphony("", &["install", "--print", "--lock-timeout", "1"]).exits(0).stdout;
     let dba = database.connect().await.unwrap();
     let refused = dba.batch_execute(&script).await.unwrap_err();
-    let said = refused.as_db_error().unwrap();
-    assert!(said.message().contains(&named) && said.hint().is_some(), "{said:?}");
+    let output = refused.as_db_error().unwrap();
+    assert!(output.message().contains(&named) && output.hint().is_some(), "{output:?}");
     dba.batch_execute("rollback").await.unwrap();
 
     drop(outsider);

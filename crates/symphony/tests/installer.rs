@@ -87,17 +87,17 @@ async fn connect(url: &str) -> Client {
 async fn who_may_create_roles_installs_and_is_not_the_owner_afterwards() {
     let fixture =
         Fixture::new("create role installer login createrole; grant create on database shop to installer").await;
-    let said = fixture.install().exits(0);
-    assert!(said.stdout.starts_with("installed"), "{}", said.all());
+    let output = fixture.install().exits(0);
+    assert!(output.stdout.starts_with("installed"), "{}", output.all());
     fixture.is_whole().await;
     assert!(!fixture.is_owner().await);
-    let said = fixture.install().exits(0);
-    assert!(said.stdout.starts_with("already current"), "{}", said.all());
+    let output = fixture.install().exits(0);
+    assert!(output.stdout.starts_with("already current"), "{}", output.all());
 
     // An upgrade goes the same way: something is to be done, and it can be.
     fixture.dba.batch_execute("drop view symphony.payment_rail_policies").await.unwrap();
-    let said = fixture.install().exits(0);
-    assert!(said.stdout.starts_with("installed"), "{}", said.all());
+    let output = fixture.install().exits(0);
+    assert!(output.stdout.starts_with("installed"), "{}", output.all());
     fixture.is_whole().await;
     assert!(!fixture.is_owner().await);
 

@@ -32,9 +32,9 @@ async fn left_behind(cluster: &Cluster) -> Vec<String> {
 async fn proofs_show_what_was_tried_and_leave_nothing_behind() {
     let cluster = server().await;
     let url = cluster.url("postgres");
-    let said = symphony(&url, &["prove", "--only", "1", "--only", "11", "--json"]).exits(0).json();
-    assert_eq!((&said["passed"], &said["failed"]), (&2.into(), &0.into()));
-    for (proof, number) in said["proofs"].as_array().unwrap().iter().zip([1, 11]) {
+    let output = symphony(&url, &["prove", "--only", "1", "--only", "11", "--json"]).exits(0).json();
+    assert_eq!((&output["passed"], &output["failed"]), (&2.into(), &0.into()));
+    for (proof, number) in output["proofs"].as_array().unwrap().iter().zip([1, 11]) {
         assert_eq!((&proof["number"], &proof["ok"]), (&number.into(), &true.into()));
         for step in proof["steps"].as_array().unwrap() {
             assert!(["tried", "expected", "happened"].iter().all(|word| !step[word].as_str().unwrap().is_empty()));
@@ -48,7 +48,7 @@ async fn proofs_show_what_was_tried_and_leave_nothing_behind() {
     assert!(text.ends_with("1 proofs held, 0 FAILED\n"), "{text}");
     assert_eq!(text.lines().count(), 2, "a line per proof, and the sum: {text}");
     let text = symphony(&url, &["prove", "--only", "1", "--verbose"]).exits(0).stdout;
-    let steps = said["proofs"][0]["steps"].as_array().unwrap().len();
+    let steps = output["proofs"][0]["steps"].as_array().unwrap().len();
     assert_eq!(text.matches("\n      tried ").count(), steps, "{text}");
     assert_eq!(left_behind(&cluster).await, Vec::<String>::new());
 }
@@ -66,8 +66,8 @@ async fn proofs_take_every_address_that_the_other_commands_take() {
     ] {
         // Those that listen, or come as a login of their own.
         let only = ["prove", "--only", "8", "--only", "20", "--only", "21", "--only", "22"];
-        let said = symphony(&address, &only).exits(0);
-        assert!(said.stdout.ends_with("4 proofs held, 0 FAILED\n"), "{}", said.all());
+        let output = symphony(&address, &only).exits(0);
+        assert!(output.stdout.ends_with("4 proofs held, 0 FAILED\n"), "{}", output.all());
     }
     assert_eq!(left_behind(&cluster).await, ["symphony_app"]);
 }

@@ -229,9 +229,9 @@ fn an_argument_that_is_no_text_is_wrong_and_not_shown() {
         .arg(address)
         .output()
         .unwrap();
-    let said = String::from_utf8(ran.stderr).unwrap();
-    assert_eq!(ran.status.code(), Some(2), "{said}");
-    assert!(said.starts_with("error: ") && said.contains("UTF-8") && !said.contains("s3cret"), "{said}");
+    let stderr = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!(ran.status.code(), Some(2), "{stderr}");
+    assert!(stderr.starts_with("error: ") && stderr.contains("UTF-8") && !stderr.contains("s3cret"), "{stderr}");
 }
 
 #[test]
@@ -287,11 +287,12 @@ fn the_manual_has_a_page_for_every_command_and_tells_no_secret() {
         assert!(text.contains(".TH symphony") && !text.contains("s3cret"), "{text}");
     }
     let page = std::fs::read_to_string(pages.join("symphony-status.1")).unwrap();
-    let told = page.contains("symphony\\-status") && page.contains("\\-\\-watch") && page.contains("Exit codes:");
-    assert!(told, "{page}");
+    let is_complete =
+        page.contains("symphony\\-status") && page.contains("\\-\\-watch") && page.contains("Exit codes:");
+    assert!(is_complete, "{page}");
     assert!(symphony(secret, &["man"]).exits(0).stdout.contains("symphony\\-dlq(1)"));
 
-    // Where it cannot be written, it is said.
+    // A file that cannot be written is an error.
     let taken = folder.path().join("taken");
     std::fs::write(&taken, "").unwrap();
     let refused = symphony("", &["man", "--to", taken.to_str().unwrap()]).exits(1);
@@ -392,8 +393,8 @@ fn a_relayer_that_waits_for_a_silent_database_ends_when_it_is_told_to() {
     let ended = child.try_wait().unwrap().is_some();
     let _ = child.kill();
     let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(ended, "it still waits: {said}");
-    assert_eq!(output.status.code(), Some(143), "{said}");
-    assert!(said.contains("before anything was claimed"), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(ended, "it still waits: {stderr}");
+    assert_eq!(output.status.code(), Some(143), "{stderr}");
+    assert!(stderr.contains("before anything was claimed"), "{stderr}");
 }

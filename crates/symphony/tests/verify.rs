@@ -41,8 +41,8 @@ async fn drift(planted: &str, named: &str, install: Install) {
             symphony(&database.url(), &["verify"]).exits(0);
         }
         Install::LeavesToPeople => {
-            let said = symphony(&database.url(), &["install"]);
-            assert_ne!(said.code, 0, "{planted}\n{}", said.all());
+            let output = symphony(&database.url(), &["install"]);
+            assert_ne!(output.code, 0, "{planted}\n{}", output.all());
             symphony(&database.url(), &["verify"]).exits(1);
         }
     }
@@ -216,10 +216,10 @@ async fn what_a_login_may_not_read_is_said_not_to_be_checked() {
     superuser.batch_execute("update symphony.schema_migrations set sha256 = repeat('0', 64)").await.unwrap();
 
     let no_role = database.url_as_login(&[]).await.unwrap();
-    let said = symphony(&no_role, &["verify"]).exits(0);
-    assert!(said.stderr.contains("not checked: which migrations were applied"), "{}", said.all());
-    let said = symphony(&no_role, &["verify", "--json"]).exits(0);
-    assert_eq!(said.json()["not_checked"].as_array().unwrap().len(), 1, "{}", said.all());
+    let output = symphony(&no_role, &["verify"]).exits(0);
+    assert!(output.stderr.contains("not checked: which migrations were applied"), "{}", output.all());
+    let output = symphony(&no_role, &["verify", "--json"]).exits(0);
+    assert_eq!(output.json()["not_checked"].as_array().unwrap().len(), 1, "{}", output.all());
 
     for role in ["symphony_executor", "symphony_operator", "symphony_readonly", "symphony_auditor"] {
         let login = database.url_as_login(&[role]).await.unwrap();

@@ -70,7 +70,7 @@ pub struct Rows {
 /// Whether a lane is installed and has rows that are not of a benchmark.
 ///
 /// # Errors
-/// What the database said.
+/// Any error of the database.
 pub async fn is_foreign(superuser: &impl GenericClient, lane: Lane) -> Result<bool, Error> {
     let (table, question) = match lane {
         Lane::Payment => ("symphony.payment_outbox_pending", FOREIGN_PAYMENTS),
@@ -87,7 +87,7 @@ pub async fn is_foreign(superuser: &impl GenericClient, lane: Lane) -> Result<bo
 /// The row counts under this name. Scans all rows: not during a measurement.
 ///
 /// # Errors
-/// What the database said.
+/// Any error of the database.
 pub async fn rows(superuser: &impl GenericClient, lane: Lane, name: &str) -> Result<Rows, Error> {
     let question = match lane {
         Lane::Payment => PAYMENTS,
@@ -102,7 +102,7 @@ pub async fn rows(superuser: &impl GenericClient, lane: Lane, name: &str) -> Res
 /// Begins a transaction with a snapshot and a transaction id, which holds the xmin horizon.
 ///
 /// # Errors
-/// What the database said.
+/// Any error of the database.
 pub async fn hold_snapshot(client: &Client) -> Result<(), Error> {
     client.batch_execute("begin isolation level repeatable read; select pg_current_xact_id()").await
 }
@@ -110,7 +110,7 @@ pub async fn hold_snapshot(client: &Client) -> Result<(), Error> {
 /// How many other sessions are in this database.
 ///
 /// # Errors
-/// What the database said.
+/// Any error of the database.
 pub async fn other_sessions(client: &impl GenericClient) -> Result<i64, Error> {
     client.query_typed_one(OTHERS, &[]).await?.try_get(0)
 }
@@ -118,7 +118,7 @@ pub async fn other_sessions(client: &impl GenericClient) -> Result<i64, Error> {
 /// The version of the server, without what its packager has added.
 ///
 /// # Errors
-/// What the database said.
+/// Any error of the database.
 pub async fn version(client: &impl GenericClient) -> Result<String, Error> {
     let version: String = client.query_typed_one(VERSION, &[]).await?.try_get(0)?;
     Ok(version.split_whitespace().next().unwrap_or_default().to_owned())
@@ -127,7 +127,7 @@ pub async fn version(client: &impl GenericClient) -> Result<String, Error> {
 /// The settings that decide how fast a server may be, and what it promises.
 ///
 /// # Errors
-/// What the database said.
+/// Any error of the database.
 pub async fn settings(client: &impl GenericClient) -> Result<BTreeMap<String, String>, Error> {
     let rows = client.query_typed(SETTINGS, &[]).await?;
     rows.iter().map(|row| Ok((row.try_get("name")?, row.try_get("value")?))).collect()

@@ -68,7 +68,7 @@ pub enum Error {
     System {
         /// What was tried.
         what: &'static str,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -172,12 +172,12 @@ impl Broker {
 }
 
 async fn ready(kind: Kind, server: &Program) -> Result<(), Error> {
-    let said = match kind {
+    let stderr = match kind {
         Kind::Nats => "Server is ready",
         Kind::Redis => "Ready to accept connections",
         Kind::RabbitMq => "Server startup complete",
     };
-    server.wait_for_line(|line| line.contains(said), DEADLINE).await?;
+    server.wait_for_line(|line| line.contains(stderr), DEADLINE).await?;
     Ok(())
 }
 

@@ -51,7 +51,7 @@ pub enum Error {
     System {
         /// What was tried.
         what: &'static str,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The program did not start, or ended. Its output says why.

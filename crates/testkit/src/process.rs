@@ -39,7 +39,7 @@ pub enum Error {
     Start {
         /// The program.
         program: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// It did not do it in time. A slow machine needs a later bound.

@@ -46,7 +46,7 @@ pub enum Error {
     /// The system refused.
     #[error("could not give Prometheus its files")]
     System(#[from] io::Error),
-    /// It said nothing that could be understood about where it listens.
+    /// Its output has no listening address.
     #[error("Prometheus does not say where it listens: {0}")]
     Unclear(String),
 }

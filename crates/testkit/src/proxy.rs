@@ -48,7 +48,7 @@ pub enum Error {
     System {
         /// What was tried.
         what: &'static str,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -90,7 +90,7 @@ pub struct Counts {
     pub replies_held: u64,
 }
 
-/// A port on the loopback address that leads to a server as long as nothing else was said. Dropping it closes all.
+/// A port on the loopback address that forwards to a server until a fault is injected. Dropping it closes all connections.
 pub struct Proxy {
     url: String,
     port: u16,

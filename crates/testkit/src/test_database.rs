@@ -51,7 +51,7 @@ pub enum Error {
     Refused {
         /// What was tried.
         what: String,
-        /// What the server said.
+        /// The error of the server.
         source: tokio_postgres::Error,
     },
     /// The login may not do what proofs need. Use another.
@@ -67,7 +67,7 @@ pub enum Error {
     Connect(#[from] connect::Error),
 }
 
-/// Makes an error of what the server said about something that was tried.
+/// Wraps an error of the server with what was tried.
 fn refused(what: impl Into<String>) -> impl FnOnce(tokio_postgres::Error) -> Error {
     move |source| Error::Refused { what: what.into(), source }
 }

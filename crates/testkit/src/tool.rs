@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn finding_nothing_says_what_to_do_next() {
         let nowhere = Nowhere { program: "chromium", option: "--browser", setting: "SYMPHONY_CHROMIUM" };
-        let said = format!("{nowhere:?}");
-        assert!(said.contains("scripts/setup --browser") && said.contains("SYMPHONY_CHROMIUM"), "{said}");
+        let output = format!("{nowhere:?}");
+        assert!(output.contains("scripts/setup --browser") && output.contains("SYMPHONY_CHROMIUM"), "{output}");
     }
 }

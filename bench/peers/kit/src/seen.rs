@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::{Payload, Result, payload::micros};
 
-/// How often the runner is told how many there were.
+/// The interval at which the number of handled jobs is reported to the runner.
 const REPORT_EVERY: Duration = Duration::from_millis(20);
 
 /// What the handlers of one worker process have seen. Cheap to clone: all clones count together.
@@ -51,7 +51,7 @@ impl Seen {
         let mut byte = [0];
         let mut ticks = interval(REPORT_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut told = 0;
+        let mut reported = 0;
         loop {
             tokio::select! {
                 read = stdin.read(&mut byte) => {
@@ -62,8 +62,8 @@ impl Seen {
                 }
                 _ = ticks.tick() => {
                     let handled = self.times().len();
-                    if handled != told {
-                        told = handled;
+                    if handled != reported {
+                        reported = handled;
                         say(&json!({ "first": self.0.first.load(Ordering::Relaxed), "handled": handled }))?;
                     }
                 }

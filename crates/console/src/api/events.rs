@@ -43,7 +43,6 @@ pub(crate) struct EventDetails {
     /// The event.
     pub(crate) event: reader::EventState,
     /// The recorded errors, latest first; at most 50.
-    #[serde(rename = "said")]
     pub(crate) errors: Vec<EventError>,
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Payments {
     /// Pending payments.
     pub(crate) backlog: Backlog,
     /// Recent results.
-    pub(crate) pulse: RecentStats,
+    pub(crate) recent: RecentStats,
     /// The number of dead letters.
     pub(crate) dead_letters: DeadLetterCount,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Events {
     /// Events that are not processed.
     pub(crate) backlog: EventBacklog,
     /// Recent results.
-    pub(crate) pulse: LaneStats,
+    pub(crate) recent: LaneStats,
 }
 
 /// The metadata lane.
@@ -61,7 +61,7 @@ pub(crate) struct Metadata {
     /// Entries that are not published.
     pub(crate) backlog: MetadataBacklog,
     /// Recent results.
-    pub(crate) pulse: LaneStats,
+    pub(crate) recent: LaneStats,
 }
 
 /// A relayer as the database shows it.
@@ -102,7 +102,7 @@ pub(crate) async fn overview(console: &Console) -> Result<Overview, Problem> {
         let connected = relayers::connected(client).await?;
         Ok(Overview {
             worker: console.worker.clone(),
-            relayers: known(&connected, &leases, payments.as_ref().map(|lane| &lane.pulse)),
+            relayers: known(&connected, &leases, payments.as_ref().map(|lane| &lane.recent)),
             payments,
             events: installed(events_now(client).await)?,
             metadata: installed(metadata_now(client).await)?,
@@ -123,28 +123,28 @@ fn installed<T>(result: Result<T, DatabaseError>) -> Result<Option<T>, DatabaseE
 async fn payments_now(client: &Client) -> Result<Payments, DatabaseError> {
     Ok(Payments {
         backlog: payments::backlog(client).await?,
-        pulse: payments::recent_stats(client).await?,
+        recent: payments::recent_stats(client).await?,
         dead_letters: payments::count_dead_letters(client, None, None).await?,
     })
 }
 
 async fn events_now(client: &Client) -> Result<Events, DatabaseError> {
-    Ok(Events { backlog: events::backlog(client).await?, pulse: events::recent_stats(client).await? })
+    Ok(Events { backlog: events::backlog(client).await?, recent: events::recent_stats(client).await? })
 }
 
 async fn metadata_now(client: &Client) -> Result<Metadata, DatabaseError> {
-    Ok(Metadata { backlog: metadata::backlog(client).await?, pulse: metadata::recent_stats(client).await? })
+    Ok(Metadata { backlog: metadata::backlog(client).await?, recent: metadata::recent_stats(client).await? })
 }
 
 /// The relayers that have a session, hold a lease or recently recorded an attempt.
-fn known(connected: &[ConnectedRelayer], leases: &[WorkerLeases], pulse: Option<&RecentStats>) -> Vec<Relayer> {
+fn known(connected: &[ConnectedRelayer], leases: &[WorkerLeases], recent: Option<&RecentStats>) -> Vec<Relayer> {
     let mut all: BTreeMap<String, Relayer> = BTreeMap::new();
     let mut named = |name: &str, add: &mut dyn FnMut(&mut Relayer)| {
         let relayer = all.entry(name.to_owned()).or_default();
         name.clone_into(&mut relayer.worker_id);
         add(relayer);
     };
-    for done in pulse.into_iter().flat_map(|pulse| &pulse.workers) {
+    for done in recent.into_iter().flat_map(|recent| &recent.workers) {
         named(&done.worker_id, &mut |one| {
             (one.attempts, one.last_completed_at) = (done.attempts, Some(done.last_completed_at));
         });

@@ -82,20 +82,20 @@ pub(super) async fn page(State(console): State<ConsoleState>, visitor: Visitor) 
 }
 
 fn payments(lane: &api::Payments) -> Payments {
-    let api::Payments { backlog, pulse, dead_letters } = lane;
+    let api::Payments { backlog, recent, dead_letters } = lane;
     let (counted, most) = (backlog.total < i64::from(backlog.total_most), i64::from(backlog.total_most));
     #[expect(clippy::cast_precision_loss, reason = "a rate is shown to one digit")]
-    let rate = pulse.attempts as f64 / pulse.span_seconds.max(1.0);
+    let rate = recent.attempts as f64 / recent.span_seconds.max(1.0);
     Payments {
         pending: number(if counted { backlog.total } else { backlog.estimate.max(most) }, false),
         pending_note: if counted { "exact" } else { "PostgreSQL's estimate" },
         oldest: seconds(lanes::oldest(&backlog.rails)),
         rate: format!("{rate:.1}"),
-        span: span(jiff::SignedDuration::from_secs_f64(pulse.span_seconds.clamp(1.0, 1e6))),
+        span: span(jiff::SignedDuration::from_secs_f64(recent.span_seconds.clamp(1.0, 1e6))),
         unknown: number(dead_letters.unknown, dead_letters.more),
         has_unknown: dead_letters.unknown > 0,
         known: number(dead_letters.known, dead_letters.more),
-        chart: chart::bars(&pulse.buckets, "Attempts"),
+        chart: chart::bars(&recent.buckets, "Attempts"),
         max_counted: number(most, false),
         max_counted_per_rail: number(i64::from(backlog.rail_most), false),
     }
@@ -103,12 +103,12 @@ fn payments(lane: &api::Payments) -> Payments {
 
 fn rails(lane: &api::Payments) -> Vec<Rail> {
     let rail = |rail: &RailBacklog| {
-        let done = lane.pulse.rails.iter().find(|done| done.rail_type == rail.rail_type);
+        let done = lane.recent.rails.iter().find(|done| done.rail_type == rail.rail_type);
         let dead = lane.dead_letters.rails.iter().find(|dead| dead.rail_type == rail.rail_type);
         let count = |count: Option<i64>| number(count.unwrap_or(0), false);
         let wide = |length: Option<i32>| millis(length.map(i64::from));
         #[expect(clippy::cast_precision_loss, reason = "a rate is shown to one digit")]
-        let rate = done.map_or(0, |done| done.attempts) as f64 / lane.pulse.span_seconds.max(1.0);
+        let rate = done.map_or(0, |done| done.attempts) as f64 / lane.recent.span_seconds.max(1.0);
         Rail {
             name: rail.rail_type.clone(),
             state: if rail.paused { "PAUSED" } else { "RUNNING" },

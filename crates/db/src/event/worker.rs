@@ -160,7 +160,7 @@ pub async fn complete(
     id: EventId,
     outcome: &Outcome,
 ) -> Result<(), CompleteError> {
-    let (success, error) = said(outcome);
+    let (success, error) = success_and_error(outcome);
     client
         .fetch_one(
             COMPLETE,
@@ -197,7 +197,7 @@ pub async fn complete_batch(
 ) -> Result<Vec<Result<(), CompleteError>>, CompleteError> {
     let ids: Vec<_> = completions.iter().map(|c| c.id.0).collect();
     let processors: Vec<_> = completions.iter().map(|c| c.processor.as_str()).collect();
-    let (successes, errors): (Vec<_>, Vec<_>) = completions.iter().map(|c| said(&c.outcome)).unzip();
+    let (successes, errors): (Vec<_>, Vec<_>) = completions.iter().map(|c| success_and_error(&c.outcome)).unzip();
     let all = client
         .fetch_all(
             COMPLETE_ALL,
@@ -260,7 +260,7 @@ pub async fn any_behind(client: &impl Executor, ids: &[EventId]) -> Result<bool,
     Ok(client.fetch_one(BEHIND, &[(&ids, Type::INT8_ARRAY)]).await?.try_get(0)?)
 }
 
-fn said(outcome: &Outcome) -> (bool, Option<&str>) {
+fn success_and_error(outcome: &Outcome) -> (bool, Option<&str>) {
     match outcome {
         Outcome::Delivered => (true, None),
         Outcome::Failed { error } => (false, error.as_deref()),

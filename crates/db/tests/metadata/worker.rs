@@ -32,9 +32,9 @@ async fn in_a_batch_one_refusal_undoes_nothing_else() {
     .map(|(lease, outcome)| Completion { lease: lease.clone(), outcome });
     let executor = fixture.login("symphony_executor").await;
     let answers = complete_batch(&executor, &completions).await.unwrap();
-    let told: Vec<_> = answers.iter().map(|answer| (answer.status, answer.refused.is_none())).collect();
+    let results: Vec<_> = answers.iter().map(|answer| (answer.status, answer.refused.is_none())).collect();
     assert_eq!(
-        told,
+        results,
         [
             (Some(Status::Dlq), true),
             (Some(Status::Published), false),
@@ -71,9 +71,9 @@ async fn repair_tells_what_is_tried_again_and_what_is_dead() {
     fixture.claimed(2).await;
     let mut repaired = repair(&executor, 100).await.unwrap();
     repaired.sort_by_key(|repaired| repaired.status != Status::Failed);
-    let told: Vec<_> = repaired.iter().map(|r| (r.id, r.status, r.lost_worker.clone())).collect();
+    let results: Vec<_> = repaired.iter().map(|r| (r.id, r.status, r.lost_worker.clone())).collect();
     assert_eq!(
-        told,
+        results,
         [(again, Status::Failed, Some("worker-1".into())), (dead, Status::Dlq, Some("worker-1".into()))]
     );
     let state = reader::entry(&fixture.root, again).await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Every way in which the database refuses is told apart, and says what to do next.
+//! Every way in which the database refuses has its own error, which says what to do next.
 
 use std::error::Error;
 use std::time::Duration;

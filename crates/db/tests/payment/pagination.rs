@@ -281,15 +281,15 @@ async fn the_log_of_a_time_is_read_in_order_a_page_at_a_time_and_counted_no_furt
     }
     let log = reader::operations_log(&auditor, None, 10).await.unwrap();
     let (from, to) = (log.last().unwrap().created_at, log[0].created_at);
-    let (mut told, mut after) = (Vec::new(), None);
+    let (mut listed, mut after) = (Vec::new(), None);
     loop {
         let page = reader::operations_between(&auditor, from, to, after, 2).await.unwrap();
-        told.extend(page.iter().map(|one| one.operation_id));
+        listed.extend(page.iter().map(|one| one.operation_id));
         let Some(last) = page.last() else { break };
         after = Some((last.created_at, last.operation_id));
     }
     let expected: Vec<_> = log.iter().rev().take(log.len() - 1).map(|one| one.operation_id).collect();
-    assert_eq!(told, expected, "the last moment is not of the time");
+    assert_eq!(listed, expected, "the last moment is not of the time");
     assert_eq!(reader::count_operations(&auditor, from, to, 100).await.unwrap(), 3);
     assert_eq!(reader::count_operations(&auditor, from, to, 2).await.unwrap(), 2);
 }

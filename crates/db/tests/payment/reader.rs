@@ -139,10 +139,10 @@ async fn the_story_of_an_instruction_goes_on_over_its_redrive() {
     let claimed = fixture.claim().await.remove(0);
     complete(&fixture.root, &worker(), &completion(&claimed, dispatched())).await.unwrap();
 
-    let story = reader::instruction_timeline(&operator, "instruction-1").await.unwrap();
-    let told: Vec<_> = story.iter().map(|event| (event.sequence_id, event.event)).collect();
+    let events_of_row = reader::instruction_timeline(&operator, "instruction-1").await.unwrap();
+    let events: Vec<_> = events_of_row.iter().map(|event| (event.sequence_id, event.event)).collect();
     assert_eq!(
-        told,
+        events,
         [
             (1, EventKind::Enqueued),
             (1, EventKind::LeaseClaimed),
@@ -155,12 +155,12 @@ async fn the_story_of_an_instruction_goes_on_over_its_redrive() {
             (2, EventKind::AttemptCompleted),
         ]
     );
-    assert_eq!(story[5].related_outbox_id, Some(second.outbox_id));
-    assert_eq!(story[6].related_outbox_id, Some(first.outbox_id));
-    assert_eq!(story[8].state, Some(AttemptState::Dispatched));
+    assert_eq!(events_of_row[5].related_outbox_id, Some(second.outbox_id));
+    assert_eq!(events_of_row[6].related_outbox_id, Some(first.outbox_id));
+    assert_eq!(events_of_row[8].state, Some(AttemptState::Dispatched));
 
     let alone = reader::timeline(&operator, second.outbox_id).await.unwrap();
-    assert_eq!(alone, story[6..]);
+    assert_eq!(alone, events_of_row[6..]);
 }
 
 #[tokio::test]
@@ -212,8 +212,9 @@ async fn the_rails_are_listed_as_they_were_set() {
 async fn what_is_read_is_serialised_under_the_names_of_the_columns() {
     let fixture = Fixture::new().await;
     let claimed = fixture.claimed(1).await;
-    let story = serde_json::to_value(reader::timeline(&fixture.root, claimed.outbox_id).await.unwrap()).unwrap();
-    assert_eq!(story[0]["outbox_id"], claimed.outbox_id.to_string());
-    assert_eq!(story[0]["event"], "ENQUEUED");
-    assert!(story[0]["occurred_at"].as_str().unwrap().ends_with('Z'), "{story}");
+    let events_of_row =
+        serde_json::to_value(reader::timeline(&fixture.root, claimed.outbox_id).await.unwrap()).unwrap();
+    assert_eq!(events_of_row[0]["outbox_id"], claimed.outbox_id.to_string());
+    assert_eq!(events_of_row[0]["event"], "ENQUEUED");
+    assert!(events_of_row[0]["occurred_at"].as_str().unwrap().ends_with('Z'), "{events_of_row}");
 }

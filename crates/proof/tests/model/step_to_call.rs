@@ -21,10 +21,10 @@ pub(crate) fn call(step: &Step, seen: &State, in_transaction: bool, now: Micros,
         Some((worker, shown.into_iter().map(|(_, hold)| hold).collect()))
     };
     let completion = |form, sayings: &[OutcomeChoice]| -> Option<Call> {
-        let said: Vec<_> =
+        let output: Vec<_> =
             sayings.iter().filter_map(|outcome_choice| outcome(*outcome_choice, seen, now)).collect();
-        let worker = said.first()?.0.clone();
-        Some(Call::Complete { form, worker, outcomes: said.into_iter().map(|(_, outcome)| outcome).collect() })
+        let worker = output.first()?.0.clone();
+        Some(Call::Complete { form, worker, outcomes: output.into_iter().map(|(_, outcome)| outcome).collect() })
     };
     let failed = |outbox: &Outbox| outbox.ended_as() == Some(AttemptState::Failed);
     Some(match step {

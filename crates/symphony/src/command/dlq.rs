@@ -99,7 +99,7 @@ async fn or_not_found<T>(
 ) -> Result<T, Failure> {
     if let Err(OperateError::InvalidArgument(_)) = &done
         // If this query fails, the refusal is the better message.
-        && reader::timeline(client, outbox_id).await.is_ok_and(|story| story.is_empty())
+        && reader::timeline(client, outbox_id).await.is_ok_and(|events_of_row| events_of_row.is_empty())
     {
         return Err(Failure::new(format!("there is no outbox {outbox_id} in this database"))
             .hint("list the dead letters with: symphony dlq list"));

@@ -20,13 +20,13 @@ fn wrong_arguments_are_refused_with_a_hint() {
         (&["--listen", "here"], "--listen"),
         (&["--max-connections", "0"], "--max-connections"),
     ] {
-        let (code, said) = refused(arguments);
-        assert!(code == Some(2) && said.contains(says), "{arguments:?}: {code:?} {said}");
+        let (code, output) = refused(arguments);
+        assert!(code == Some(2) && output.contains(says), "{arguments:?}: {code:?} {output}");
     }
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let (code, said) = refused(&["--listen", &address]);
-    assert!(code == Some(1) && said.contains(&format!("cannot listen on {address}")), "{said}");
+    let (code, output) = refused(&["--listen", &address]);
+    assert!(code == Some(1) && output.contains(&format!("cannot listen on {address}")), "{output}");
 }
 
 #[test]
@@ -52,8 +52,8 @@ fn a_request_that_is_too_large_is_refused_and_pays_nothing() {
 fn a_connection_that_sends_no_request_is_closed() {
     let bank = Bank::start(&["--head-timeout", "1"]);
     let wire = bank.send(b"GET /v1/stats HTTP/1.1\r\nHost: ba");
-    let said = wire.everything();
-    assert!(said.is_empty() || Answer::read(&said).status == 408, "{said}");
+    let output = wire.everything();
+    assert!(output.is_empty() || Answer::read(&output).status == 408, "{output}");
 }
 
 #[test]
@@ -108,11 +108,11 @@ fn a_second_sigterm_ends_the_bank_at_once_and_nothing_more_is_executed() {
     bank.terminate();
     let hurried = asked.elapsed() < Duration::from_secs(4);
     assert_eq!(wire.everything(), "");
-    let (code, said) = bank.ended();
+    let (code, output) = bank.ended();
     // On a slow machine its shutdown timeout may end first.
     assert!(
-        code == Some(143) && said.contains("were not finished") || code == Some(0) && !hurried,
-        "{code:?} {said}"
+        code == Some(143) && output.contains("were not finished") || code == Some(0) && !hurried,
+        "{code:?} {output}"
     );
     assert!(Bank::on(&file).ledger().is_empty());
 }

@@ -31,10 +31,10 @@ const FAULTS: &[(&str, Received, bool, u16)] = &[
 ];
 
 fn check(bank: &Bank, key: &str, fault: &(&str, Received, bool, u16)) {
-    let (name, heard, executed, again) = fault;
+    let (name, received, executed, again) = fault;
     let before = bank.ledger().len();
     let text = bank.send_payment(key, "12.50").everything();
-    match heard {
+    match received {
         Received::Nothing => assert_eq!(text, "", "{name}"),
         Received::Half => {
             let half = Answer::read(&text);
@@ -42,10 +42,10 @@ fn check(bank: &Bank, key: &str, fault: &(&str, Received, bool, u16)) {
             assert!(half.status == 201 && !half.body.is_empty() && half.body.len() < promised, "{name}: {text}");
         }
         Received::Response(status, code) => {
-            let said = Answer::read(&text);
-            assert_eq!(said.status, *status, "{name}: {text}");
-            assert_eq!(said.json()["code"].as_str().unwrap_or(""), *code, "{name}: {text}");
-            assert_eq!(said.headers.contains_key("retry-after"), matches!(status, 503 | 429), "{name}: {text}");
+            let output = Answer::read(&text);
+            assert_eq!(output.status, *status, "{name}: {text}");
+            assert_eq!(output.json()["code"].as_str().unwrap_or(""), *code, "{name}: {text}");
+            assert_eq!(output.headers.contains_key("retry-after"), matches!(status, 503 | 429), "{name}: {text}");
         }
     }
     assert_eq!(bank.ledger().len(), before + usize::from(*executed), "{name}");

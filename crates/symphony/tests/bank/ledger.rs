@@ -93,9 +93,9 @@ fn an_incomplete_last_line_is_cut_off_and_reported() {
         assert_eq!((bank.inquire("B").status, bank.pay("B").status), (404, 201));
         assert_eq!(bank.paid(), ["A", "B"]);
         bank.terminate();
-        let (code, said) = bank.ended();
+        let (code, output) = bank.ended();
         assert_eq!(code, Some(0));
-        assert!(said.contains(&format!("removed {} bytes", end - second)), "{said}");
+        assert!(output.contains(&format!("removed {} bytes", end - second)), "{output}");
     }
     // The header can be the incomplete line.
     fs::write(&file, b"{\"symphony").unwrap();
@@ -112,8 +112,8 @@ fn a_foreign_file_is_refused_and_not_changed() {
     let path = file.to_str().unwrap();
     let bank = Bank::on(&file);
     assert_eq!(bank.pay("A").status, 201);
-    let (code, said) = refused(&["--ledger", path]);
-    assert!(code == Some(1) && said.contains("in use by a running bank"), "{said}");
+    let (code, output) = refused(&["--ledger", path]);
+    assert!(code == Some(1) && output.contains("in use by a running bank"), "{output}");
     bank.kill();
     let mut ours = fs::read(&file).unwrap();
     let last = ours.len() - 2;
@@ -126,13 +126,13 @@ fn a_foreign_file_is_refused_and_not_changed() {
         (&ours, "line 2 of"),
     ] {
         fs::write(&file, content).unwrap();
-        let (code, said) = refused(&["--ledger", path]);
-        assert!(code == Some(1) && said.contains(says) && said.contains("hint: "), "{said}");
+        let (code, output) = refused(&["--ledger", path]);
+        assert!(code == Some(1) && output.contains(says) && output.contains("hint: "), "{output}");
         assert_eq!(fs::read(&file).unwrap(), content);
     }
     for nowhere in [folder.path().to_str().unwrap(), &format!("{path}/below"), "/dev/null"] {
-        let (code, said) = refused(&["--ledger", nowhere]);
-        assert!(code == Some(1) && said.contains(nowhere), "{said}");
+        let (code, output) = refused(&["--ledger", nowhere]);
+        assert!(code == Some(1) && output.contains(nowhere), "{output}");
     }
 }
 
@@ -164,8 +164,8 @@ fn a_bank_that_cannot_write_its_ledger_sends_no_response_and_ends() {
             _ => break,
         }
     }
-    let (code, said) = bank.ended();
-    assert!(code == Some(1) && said.contains("cannot write the bank"), "{code:?} {said}");
+    let (code, output) = bank.ended();
+    assert!(code == Some(1) && output.contains("cannot write the bank"), "{code:?} {output}");
     assert!(!confirmed.is_empty());
     let bank = Bank::on(&file);
     assert_eq!(bank.paid()[..confirmed.len()], confirmed);

@@ -32,9 +32,9 @@ impl Bank {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
-            let mut said = String::new();
-            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-            panic!("not ready: {line}{said}")
+            let mut output = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut output).unwrap();
+            panic!("not ready: {line}{output}")
         });
         let address = ready["listening"].as_str().unwrap().strip_prefix("http://").unwrap().parse().unwrap();
         Self { child: Mutex::new(child), address }
@@ -61,9 +61,9 @@ impl Bank {
     /// The exit code and stderr.
     pub(crate) fn ended(self) -> (Option<i32>, String) {
         let mut child = self.child.lock().unwrap();
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        (child.wait().unwrap().code(), said)
+        let mut output = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut output).unwrap();
+        (child.wait().unwrap().code(), output)
     }
 
     /// Sends bytes on a new connection.

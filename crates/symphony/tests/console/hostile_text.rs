@@ -119,6 +119,6 @@ async fn no_command_prints_control_characters_or_overrides_and_json_keeps_them()
     ] {
         print(arguments);
     }
-    let story: Value = serde_json::from_str(&print(&["inspect", &id, "--json"])).unwrap();
-    assert_eq!(story["instruction_id"].as_str(), Some(hostile("pay").as_str()));
+    let events_of_row: Value = serde_json::from_str(&print(&["inspect", &id, "--json"])).unwrap();
+    assert_eq!(events_of_row["instruction_id"].as_str(), Some(hostile("pay").as_str()));
 }

@@ -299,9 +299,9 @@ async fn slow_bodies_do_not_use_up_the_request_permits() {
     let mut held = hold(&console, 40, &slow).await;
     for stream in &mut held {
         // The server asks for the body.
-        let mut said = [0; 12];
-        tokio::time::timeout(PROBE_TIMEOUT, stream.read_exact(&mut said)).await.unwrap().unwrap();
-        assert_eq!(&said, b"HTTP/1.1 100");
+        let mut output = [0; 12];
+        tokio::time::timeout(PROBE_TIMEOUT, stream.read_exact(&mut output)).await.unwrap().unwrap();
+        assert_eq!(&output, b"HTTP/1.1 100");
     }
     let answer = console.ask("operator", "GET", "/api/v1/rails", "").await.is(200);
     assert!(answer.body.contains("sepa"));

@@ -14,8 +14,8 @@ async fn an_open_page_is_notified_of_a_change() {
     let head = format!("GET /live HTTP/1.1\r\nhost: {}\r\n\r\n", console.address);
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut lines = BufReader::new(stream).lines();
-    let told = async |lines: &mut tokio::io::Lines<_>, words: &str| {
-        let heard = async {
+    let next_line_has = async |lines: &mut tokio::io::Lines<_>, words: &str| {
+        let received = async {
             while let Some(line) = lines.next_line().await.unwrap() {
                 if line.contains(words) {
                     return true;
@@ -23,12 +23,12 @@ async fn an_open_page_is_notified_of_a_change() {
             }
             false
         };
-        tokio::time::timeout(DEFAULT_TIMEOUT, heard).await.unwrap()
+        tokio::time::timeout(DEFAULT_TIMEOUT, received).await.unwrap()
     };
     // The response begins after the first read of the database.
-    assert!(told(&mut lines, "text/event-stream").await);
+    assert!(next_line_has(&mut lines, "text/event-stream").await);
     fixture.enqueue(1).await;
-    assert!(told(&mut lines, "event: changed").await);
+    assert!(next_line_has(&mut lines, "event: changed").await);
     fixture.claim().await;
-    assert!(told(&mut lines, "event: changed").await);
+    assert!(next_line_has(&mut lines, "event: changed").await);
 }

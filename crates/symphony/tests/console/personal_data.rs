@@ -23,9 +23,9 @@ async fn the_scope_read_does_not_see_which_operator_repaired_a_rail() {
         "/leases".to_owned(),
     ]);
     for path in paths {
-        let told = console.get("reader", &path).await.to_string();
+        let body = console.get("reader", &path).await.to_string();
         for personal in ["maria", "duty-token", "the relayer is down"] {
-            assert!(!told.contains(personal), "{path} shows {personal}: {told}");
+            assert!(!body.contains(personal), "{path} shows {personal}: {body}");
         }
     }
     let log = console.get("duty-token", "/operations").await.to_string();

@@ -165,9 +165,9 @@ async fn the_overview_counts_every_lane_and_responses_have_security_headers() {
     let rail = rails.iter().find(|rail| rail["rail_type"] == RAIL).unwrap();
     assert_eq!((&lane["backlog"]["total"], &rail["due"], &rail["parked"]), (&1.into(), &1.into(), &0.into()));
     assert_eq!((&lane["dead_letters"]["known"], &lane["dead_letters"]["unknown"]), (&1.into(), &1.into()));
-    assert_eq!((&lane["pulse"]["attempts"], &overview["worker"]), (&3.into(), &"test-relayer".into()));
-    let pulse = &lane["pulse"]["lane"];
-    assert_eq!((&pulse["done"], &pulse["failed"], &pulse["took_p50_ms"]), (&1.into(), &2.into(), &42.into()));
+    assert_eq!((&lane["recent"]["attempts"], &overview["worker"]), (&3.into(), &"test-relayer".into()));
+    let recent = &lane["recent"]["lane"];
+    assert_eq!((&recent["done"], &recent["failed"], &recent["took_p50_ms"]), (&1.into(), &2.into(), &42.into()));
     assert_eq!(
         (&overview["events"]["backlog"]["due"], &overview["metadata"]["backlog"]["due"]),
         (&0.into(), &0.into())

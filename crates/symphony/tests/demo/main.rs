@@ -85,7 +85,7 @@ fn nothing_is_left(folder: &Path) {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// A short demo to its end, with these variables: its audit, which holds, and what it has said.
+/// A short demo to its end, with these variables: its audit, which holds, and its standard error.
 fn audited(folder: &Path, variables: &[(&str, &str)]) -> (Value, String) {
     let ran = std::process::Command::new(env!("CARGO_BIN_EXE_symphony"))
         .args(["demo", "--for", "6s", "--kill-every", "2s", "--payments-per-second", "50", "--json"])
@@ -94,9 +94,9 @@ fn audited(folder: &Path, variables: &[(&str, &str)]) -> (Value, String) {
         .stdin(std::process::Stdio::null())
         .output()
         .unwrap();
-    let said = String::from_utf8(ran.stderr).unwrap();
-    assert_eq!(ran.status.code(), Some(0), "{}\n{said}", String::from_utf8_lossy(&ran.stdout));
-    (serde_json::from_slice(&ran.stdout).unwrap(), said)
+    let stderr = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!(ran.status.code(), Some(0), "{}\n{stderr}", String::from_utf8_lossy(&ran.stdout));
+    (serde_json::from_slice(&ran.stdout).unwrap(), stderr)
 }
 
 /// The part about events: all of them were found, at two places of these names, one of which was killed.
@@ -133,7 +133,7 @@ fn metadata_is_kept(audit: &Value, stores: &[&str]) {
 #[tokio::test]
 async fn relayers_and_a_broker_are_killed_and_the_audit_holds() {
     let folder = folder();
-    let (audit, said) = audited(folder.path(), &[]);
+    let (audit, stderr) = audited(folder.path(), &[]);
     assert_eq!((&audit["holds"], &audit["lost"], &audit["executed_twice"]), (&true.into(), &0.into(), &0.into()));
     let count = |pointer: &str| audit.pointer(pointer).and_then(Value::as_u64).unwrap();
     assert!(count("/kills") >= 1, "{audit}");
@@ -147,12 +147,12 @@ async fn relayers_and_a_broker_are_killed_and_the_audit_holds() {
     events_have_arrived(&audit, ["NATS on port ", "Redis on port "]);
     metadata_is_kept(&audit, &["the database copies", "Redis on port "]);
     // Without a terminal there are plain lines, and nothing that would steer one.
-    let heard = |words: &str| said.lines().any(|line| line.contains(words));
-    assert!(heard("load: enqueued ") && heard("kill -9 relayer-1.1") && heard("; events "), "{said}");
-    assert!(heard("; metadata ") && heard(" metadata claims expired"), "{said}");
+    let received = |words: &str| stderr.lines().any(|line| line.contains(words));
+    assert!(received("load: enqueued ") && received("kill -9 relayer-1.1") && received("; events "), "{stderr}");
+    assert!(received("; metadata ") && received(" metadata claims expired"), "{stderr}");
     let again = |line: &str| line.starts_with("NATS on port ") && line.ends_with(" restarted");
-    assert!(heard("kill -9 NATS on port ") && said.lines().any(again), "{said}");
-    assert!(!said.contains('\u{1b}'), "{said}");
+    assert!(received("kill -9 NATS on port ") && stderr.lines().any(again), "{stderr}");
+    assert!(!stderr.contains('\u{1b}'), "{stderr}");
     nothing_is_left(folder.path());
 }
 
@@ -161,13 +161,13 @@ async fn without_brokers_events_go_to_receivers_over_http_and_metadata_to_the_da
     let folder = folder();
     let nowhere = folder.path().join("nowhere");
     let nowhere = nowhere.to_str().unwrap();
-    let (audit, said) =
+    let (audit, stderr) =
         audited(folder.path(), &[("SYMPHONY_NATS_SERVER", nowhere), ("SYMPHONY_REDIS_SERVER", nowhere)]);
     events_have_arrived(&audit, ["an HTTP receiver on port "; 2]);
     metadata_is_kept(&audit, &["the database copies"]);
-    assert!(said.lines().any(|line| line.starts_with("Redis for metadata is not installed: ")), "{said}");
+    assert!(stderr.lines().any(|line| line.starts_with("Redis for metadata is not installed: ")), "{stderr}");
     for broker in ["NATS", "Redis"] {
-        assert!(said.lines().any(|line| line.starts_with(&format!("{broker} is not installed: "))), "{said}");
+        assert!(stderr.lines().any(|line| line.starts_with(&format!("{broker} is not installed: "))), "{stderr}");
     }
     nothing_is_left(folder.path());
 }
@@ -268,7 +268,7 @@ async fn brokers_and_stores_that_lose_what_they_have_confirmed_are_found_out() {
         let lies = copies.query_one("select count(distinct lie) from lies", &[]).await.unwrap();
         lies.get::<_, i64>(0) == 2
     };
-    wait::until("the database has told both its lies", DEMO_TIMEOUT, lied).await.unwrap();
+    wait::until("both lies of the database were injected", DEMO_TIMEOUT, lied).await.unwrap();
     drop(copies);
     interrupt(&demo);
     assert_eq!(demo.exit_code(DEMO_TIMEOUT).await.unwrap(), 1, "{}", demo.tail());

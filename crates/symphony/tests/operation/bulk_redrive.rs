@@ -87,8 +87,11 @@ async fn the_audit_log_is_exported_as_csv_and_as_ndjson() {
     ];
     symphony(&url, &[&["enqueue"], &named[..]].concat()).exits(0);
     let id = work(&database, Outcome::Dispatched { rail: RailAnswer::default() }).await;
-    let story = symphony(&auditor, &["audit", "outbox", &id]).exits(0).stdout;
-    assert!(story.lines().count() == 4 && story.contains("DISPATCHED") && !story.contains("DE02"), "{story}");
+    let timeline = symphony(&auditor, &["audit", "outbox", &id]).exits(0).stdout;
+    assert!(
+        timeline.lines().count() == 4 && timeline.contains("DISPATCHED") && !timeline.contains("DE02"),
+        "{timeline}"
+    );
     symphony(&auditor, &["audit", "outbox", "0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f"]).exits(1);
     database.close().await.unwrap();
 }

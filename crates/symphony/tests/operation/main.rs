@@ -41,8 +41,8 @@ fn reason(code: &str) -> Reason {
     Reason { code: code.into(), message: Some("no answer\u{1b}[31m".into()) }
 }
 
-fn events(story: &Value) -> Vec<&str> {
-    story["events"].as_array().unwrap().iter().map(|event| event["event"].as_str().unwrap()).collect()
+fn events(timeline: &Value) -> Vec<&str> {
+    timeline["events"].as_array().unwrap().iter().map(|event| event["event"].as_str().unwrap()).collect()
 }
 
 #[tokio::test]
@@ -92,13 +92,13 @@ async fn inspect_shows_a_payment_from_its_enqueue_to_its_redrive() {
     assert_eq!(work(&database, Outcome::Dispatched { rail }).await, again);
 
     // By either outbox and by the instruction: the same history, without a payload.
-    let story = symphony(&reader, &["inspect", "pay-1", "--json"]).exits(0);
+    let timeline = symphony(&reader, &["inspect", "pay-1", "--json"]).exits(0);
     for id in [&outbox, &again] {
-        assert_eq!(symphony(&reader, &["inspect", id, "--json"]).exits(0).json(), story.json());
+        assert_eq!(symphony(&reader, &["inspect", id, "--json"]).exits(0).json(), timeline.json());
     }
-    let told = ["ENQUEUED", "LEASE_CLAIMED", "ATTEMPT_COMPLETED"];
-    assert_eq!(events(&story.json()), [&told[..], &["REDRIVEN"], &told[..]].concat());
-    assert_eq!(story.json()["operations"].as_array().unwrap().len(), 2);
+    let attempt = ["ENQUEUED", "LEASE_CLAIMED", "ATTEMPT_COMPLETED"];
+    assert_eq!(events(&timeline.json()), [&attempt[..], &["REDRIVEN"], &attempt[..]].concat());
+    assert_eq!(timeline.json()["operations"].as_array().unwrap().len(), 2);
     let text = symphony(&reader, &["inspect", "pay-1"]).exits(0).stdout;
     for seen in [
         "CLAIMED by worker-1, attempt 1",
@@ -110,7 +110,7 @@ async fn inspect_shows_a_payment_from_its_enqueue_to_its_redrive() {
     ] {
         assert!(text.contains(seen), "{seen}: {text}");
     }
-    assert!(!text.contains('\u{1b}') && !text.contains("DE02") && !story.stdout.contains("DE02"), "{text}");
+    assert!(!text.contains('\u{1b}') && !text.contains("DE02") && !timeline.stdout.contains("DE02"), "{text}");
     database.close().await.unwrap();
 }
 
@@ -189,15 +189,15 @@ async fn names_in_the_database_cannot_send_control_characters_to_the_terminal() 
     let (rail, id) = ("se\u{1b}[2Jpa", "pay\u{1b}[31m-1");
     let set = ["rail", "add", rail, "--actor", "a\u{1b}[1mna", "--reason", "a test"];
     let enqueue = ["enqueue", "--instruction", id, "--participant", id, "--key", "k", "--rail", rail, "--payload"];
-    let mut said = vec![symphony(&url, &set).exits(0)];
+    let mut output = vec![symphony(&url, &set).exits(0)];
     symphony(&url, &[&enqueue[..], &["{}"]].concat()).exits(0);
     work(&database, Outcome::Failed { reason: reason("E\u{1b}[7m"), rail: RailAnswer::default() }).await;
     for command in [&["rail", "list"][..], &["status"], &["dlq", "list"], &["inspect", id]] {
-        said.push(symphony(&url, command).exits(0));
+        output.push(symphony(&url, command).exits(0));
     }
     // The refusal names the instruction.
-    said.push(symphony(&url, &[&enqueue[..], &["{\"other\": 1}"]].concat()).exits(3));
-    for ran in said {
+    output.push(symphony(&url, &[&enqueue[..], &["{\"other\": 1}"]].concat()).exits(3));
+    for ran in output {
         assert!(!ran.all().contains('\u{1b}') && ran.all().contains('\u{fffd}'), "{}", ran.all());
     }
     database.close().await.unwrap();

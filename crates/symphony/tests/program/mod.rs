@@ -1,4 +1,4 @@
-//! The built program, run on a database, and what it said.
+//! The built program, run on a database, and its output.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// Everything it said, for messages.
+    /// Its whole output, for messages of failed tests.
     pub(crate) fn all(&self) -> String {
         format!("exit code {}\nstdout: {}\nstderr: {}", self.code, self.stdout, self.stderr)
     }

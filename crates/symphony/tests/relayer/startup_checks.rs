@@ -64,11 +64,11 @@ async fn a_relayer_says_why_it_does_not_start() {
         assert!(checked.tail().contains(words), "{words:?} is not in: {}", checked.tail());
     }
     let allowed = settings.clone().payment("unserved_rails", "'allow'");
-    for (arguments, said) in
+    for (arguments, output) in
         [(&["--check"][..], "everything is in order"), (&["--check", "--json"], "\"in_order\": true")]
     {
         let checked = allowed.launch(harness.folder.path()).args(arguments).start().unwrap();
-        checked.wait_for_line(|line| line.contains(said), DEFAULT_TIMEOUT).await.unwrap();
+        checked.wait_for_line(|line| line.contains(output), DEFAULT_TIMEOUT).await.unwrap();
         assert_eq!(checked.exit_code(DEFAULT_TIMEOUT).await.unwrap(), 0, "{}", checked.tail());
     }
 

@@ -44,7 +44,7 @@ impl Spending {
     /// Reads the usage.
     ///
     /// # Errors
-    /// What the database said.
+    /// Any error of the database.
     pub async fn so_far(client: &impl GenericClient, postmaster: Option<Postmaster>) -> Result<Self, Error> {
         let version: i32 = client.query_typed_one(VERSION, &[]).await?.try_get(0)?;
         let question = if version < 180_000 { BEFORE_18 } else { SINCE_18 };
@@ -81,7 +81,7 @@ impl Postmaster {
     /// That of the server behind this session; none where it is elsewhere, or does not show who its processes work for.
     ///
     /// # Errors
-    /// What the database said.
+    /// Any error of the database.
     pub async fn of(client: &impl GenericClient) -> Result<Option<Self>, Error> {
         let row = client.query_typed_one(WHO, &[]).await?;
         let (backend, port): (i32, Option<i32>) = (row.try_get(0)?, row.try_get(1)?);

@@ -21,8 +21,8 @@ pub enum ReadError {
     /// The connection could not be made, or broke.
     #[error("the broker was not reached")]
     Socket(#[from] io::Error),
-    /// The broker said something else than was asked for.
-    #[error("the broker said something unexpected: {0}")]
+    /// The broker sent an unexpected answer.
+    #[error("unexpected answer of the broker: {0}")]
     Answer(String),
     /// There is no reader for this kind here.
     #[error("there is no reader for {0:?}")]

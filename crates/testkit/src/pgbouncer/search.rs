@@ -68,13 +68,13 @@ fn candidates() -> Vec<PathBuf> {
 
 /// Takes a file for PgBouncer if it says so.
 fn inspect(program: PathBuf) -> Option<Found> {
-    let said = Command::new(&program).arg("--version").stdin(Stdio::null()).output().ok()?;
-    let version = version(std::str::from_utf8(&said.stdout).ok()?)?;
+    let text = Command::new(&program).arg("--version").stdin(Stdio::null()).output().ok()?;
+    let version = version(std::str::from_utf8(&text.stdout).ok()?)?;
     Some(Found { program, version })
 }
 
-fn version(said: &str) -> Option<(u32, u32)> {
-    let mut numbers = said.strip_prefix("PgBouncer ")?.lines().next()?.split('.');
+fn version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.strip_prefix("PgBouncer ")?.lines().next()?.split('.');
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 

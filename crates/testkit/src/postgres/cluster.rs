@@ -55,7 +55,7 @@ pub enum Error {
     System {
         /// What was tried.
         what: &'static str,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// `initdb` failed. Its words say why.
@@ -89,7 +89,7 @@ pub enum Error {
     Refused {
         /// What was tried.
         what: &'static str,
-        /// What the server said.
+        /// The error of the server.
         source: tokio_postgres::Error,
     },
     /// The server cannot be copied or followed as it is. Start it otherwise.

@@ -65,7 +65,7 @@ impl Requests {
         }
     }
 
-    /// Lets something happen to the request that was said last.
+    /// Attaches a fault to the last request that was sent.
     pub(super) fn mark(&mut self, ticket: Ticket) {
         if let Some(request) = self.unanswered.back_mut() {
             request.ticket.get_or_insert(ticket);

@@ -234,11 +234,11 @@ async fn redirected_it_leads_new_connections_elsewhere() {
 async fn notifications_and_cancellations_pass() {
     let fixture = Fixture::new().await;
     let (client, mut connection) = tokio_postgres::connect(fixture.proxy.url(), NoTls).await.unwrap();
-    let (heard, mut hearing) = mpsc::unbounded_channel();
+    let (received, mut hearing) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Some(Ok(message)) = std::future::poll_fn(|context| connection.poll_message(context)).await {
             if let AsyncMessage::Notification(notification) = message {
-                heard.send(notification.payload().to_owned()).unwrap();
+                received.send(notification.payload().to_owned()).unwrap();
             }
         }
     });

@@ -22,12 +22,12 @@ pub struct Event {
 #[serde(tag = "finding", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Finding {
     /// The business has committed something, and has no event that says so.
-    Untold {
+    NotPublished {
         /// What it has committed.
         subject: String,
     },
     /// There is an event about something that the business has never committed.
-    ToldOfNothing {
+    NoSuchOrder {
         /// The event.
         id: i64,
     },
@@ -47,13 +47,13 @@ pub enum Finding {
         id: i64,
     },
     /// It has arrived under the name of another aggregate.
-    OfAnother {
+    WrongAggregate {
         /// The event.
         id: i64,
         /// Its aggregate.
         key: String,
         /// The one that it came under.
-        came_as: String,
+        received_key: String,
     },
     /// A later event of its aggregate has arrived first.
     Overtaken {
@@ -69,19 +69,21 @@ pub enum Finding {
 impl Finding {
     /// Whether an event is missing at its destination.
     pub fn is_loss(&self) -> bool {
-        matches!(self, Self::Untold { .. } | Self::Unprocessed { .. } | Self::Missing { .. })
+        matches!(self, Self::NotPublished { .. } | Self::Unprocessed { .. } | Self::Missing { .. })
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Untold { subject } => write!(f, "lost: {subject:?} was committed, and no event says so"),
-            Self::ToldOfNothing { id } => write!(f, "event {id} is about something that was never committed"),
+            Self::NotPublished { subject } => write!(f, "lost: {subject:?} was committed, and no event says so"),
+            Self::NoSuchOrder { id } => write!(f, "event {id} is about something that was never committed"),
             Self::Unprocessed { id } => write!(f, "event {id} was not completed"),
             Self::Missing { id } => write!(f, "lost: event {id} was committed and is missing"),
             Self::NeverCommitted { id } => write!(f, "event {id} has arrived and was never committed"),
-            Self::OfAnother { id, key, came_as } => write!(f, "event {id} is of {key:?} and came as {came_as:?}"),
+            Self::WrongAggregate { id, key, received_key } => {
+                write!(f, "event {id} is of {key:?} and came as {received_key:?}")
+            }
             Self::Overtaken { id, key, by } => write!(f, "event {id} of {key:?} has arrived after event {by}"),
         }
     }
@@ -108,14 +110,14 @@ pub fn compare(committed: &[Event], arrived: &[Event]) -> Report {
     let keys: BTreeMap<i64, &str> = committed.iter().map(|event| (event.id, event.key.as_str())).collect();
     let (mut seen, mut highest) = (BTreeSet::new(), BTreeMap::new());
     let mut findings = Vec::new();
-    for Event { id, key: came_as } in arrived {
+    for Event { id, key: received_key } in arrived {
         let (id, first) = (*id, seen.insert(*id));
         let Some(key) = keys.get(&id).copied() else {
             findings.push(Finding::NeverCommitted { id });
             continue;
         };
-        if key != came_as {
-            findings.push(Finding::OfAnother { id, key: key.to_owned(), came_as: came_as.clone() });
+        if key != received_key {
+            findings.push(Finding::WrongAggregate { id, key: key.to_owned(), received_key: received_key.clone() });
         }
         if !first {
             continue;
@@ -159,7 +161,7 @@ mod tests {
         let overtaken = Finding::Overtaken { id: 1, key: "order/1".into(), by: 3 };
         assert_eq!(finds(&[1, 2, 3], &[2, 3, 1]), [overtaken]);
         let stray = [Event { id: 4, key: "order/7".into() }];
-        let of_another = Finding::OfAnother { id: 4, key: "order/0".into(), came_as: "order/7".into() };
+        let of_another = Finding::WrongAggregate { id: 4, key: "order/0".into(), received_key: "order/7".into() };
         assert_eq!(compare(&events(&[4]), &stray).findings, [of_another]);
     }
 }

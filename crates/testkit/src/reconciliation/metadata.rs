@@ -42,17 +42,17 @@ pub struct Record {
 #[serde(tag = "finding", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Finding {
     /// The business has committed something, and has no entry that says so.
-    Untold {
+    NotPublished {
         /// What it has committed.
         subject: String,
     },
     /// There is an entry about something that the business has never committed, or that another entry is about.
-    ToldOfNothing {
+    NoSuchOrder {
         /// The entry.
         id: String,
     },
     /// The latest entry of an entity does not say what the business has.
-    NotTheEntity {
+    WrongMetadata {
         /// The entity.
         entity: String,
     },
@@ -101,16 +101,16 @@ pub enum Finding {
 impl Finding {
     /// Whether a store lacks something that it should have.
     pub fn is_loss(&self) -> bool {
-        matches!(self, Self::Untold { .. } | Self::Unended { .. } | Self::Missing { .. })
+        matches!(self, Self::NotPublished { .. } | Self::Unended { .. } | Self::Missing { .. })
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Untold { subject } => write!(f, "lost: {subject:?} was committed, and no entry says so"),
-            Self::ToldOfNothing { id } => write!(f, "entry {id} is about something that was never committed"),
-            Self::NotTheEntity { entity } => write!(f, "the latest entry of {entity:?} does not say what it is"),
+            Self::NotPublished { subject } => write!(f, "lost: {subject:?} was committed, and no entry says so"),
+            Self::NoSuchOrder { id } => write!(f, "entry {id} is about something that was never committed"),
+            Self::WrongMetadata { entity } => write!(f, "the latest entry of {entity:?} does not say what it is"),
             Self::Unended { id, status } => write!(f, "entry {id} has not ended: it is {status}"),
             Self::Missing { entity } => write!(f, "lost: {entity:?} was published and is missing"),
             Self::Outdated { entity, version, published } => {

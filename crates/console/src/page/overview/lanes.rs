@@ -45,7 +45,7 @@ pub(super) fn of(overview: &api::Overview) -> Vec<Lane> {
             oldest: seconds(oldest(rails)),
             oldest_pending: seconds(oldest_pending(rails)),
             dlq: number(dead.known + dead.unknown, dead.more),
-            ..recent(&lane.pulse.lane)
+            ..recent(&lane.recent.lane)
         }
     });
     let events = overview.events.as_ref().map(|lane| {
@@ -61,7 +61,7 @@ pub(super) fn of(overview: &api::Overview) -> Vec<Lane> {
             oldest_pending: seconds(backlog.oldest_pending_age_seconds),
             dlq: "–".to_owned(),
             failed: "–".to_owned(),
-            ..recent(&lane.pulse)
+            ..recent(&lane.recent)
         }
     });
     let metadata = overview.metadata.as_ref().map(|lane| {
@@ -76,7 +76,7 @@ pub(super) fn of(overview: &api::Overview) -> Vec<Lane> {
             oldest: seconds(backlog.oldest_due_age_seconds),
             oldest_pending: seconds(backlog.oldest_pending_age_seconds),
             dlq: number(backlog.dlq, backlog.more),
-            ..recent(&lane.pulse)
+            ..recent(&lane.recent)
         }
     });
     [payments, events, metadata].into_iter().flatten().collect()

@@ -21,23 +21,23 @@ const ON_PIPES: &str = r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >&2"#;
 /// A running browser.
 pub(crate) struct Chromium {
     child: Child,
-    line: Arc<Line>,
+    connection: Arc<Connection>,
     profile: TempDir,
 }
 
 /// The messages to and from the browser.
-struct Line {
+struct Connection {
     to: Mutex<ChildStdin>,
     next: AtomicU64,
     waiting: Mutex<HashMap<u64, oneshot::Sender<Value>>>,
-    heard: Mutex<Vec<Value>>,
+    received: Mutex<Vec<Value>>,
 }
 
 impl Chromium {
     pub(crate) fn start() -> Self {
         let program = tool::find(Tool::Chromium).unwrap();
         let profile = tempfile::tempdir().unwrap();
-        let said = std::fs::File::create(profile.path().join("said")).unwrap();
+        let output = std::fs::File::create(profile.path().join("browser.log")).unwrap();
         let mut child = Command::new("/bin/sh")
             .args(["-c", ON_PIPES])
             .arg(program)
@@ -54,16 +54,16 @@ impl Chromium {
             .arg("about:blank")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(said)
+            .stderr(output)
             .spawn()
             .unwrap();
-        let line = Arc::new(Line {
+        let connection = Arc::new(Connection {
             to: Mutex::new(child.stdin.take().unwrap()),
             next: AtomicU64::new(1),
             waiting: Mutex::new(HashMap::new()),
-            heard: Mutex::new(Vec::new()),
+            received: Mutex::new(Vec::new()),
         });
-        let (from, listening) = (child.stdout.take().unwrap(), Arc::clone(&line));
+        let (from, listening) = (child.stdout.take().unwrap(), Arc::clone(&connection));
         std::thread::spawn(move || {
             for message in BufReader::new(from).split(0).map_while(Result::ok) {
                 listening.take(serde_json::from_slice(&message).unwrap());
@@ -71,26 +71,26 @@ impl Chromium {
             // Pending calls fail: the browser has ended.
             listening.waiting.lock().unwrap().clear();
         });
-        Self { child, line, profile }
+        Self { child, connection, profile }
     }
 
     /// Calls a method, in a session if one is given.
     pub(crate) async fn call(&self, session: &str, method: &str, parameters: Value) -> Result<Value, String> {
-        let id = self.line.next.fetch_add(1, Ordering::Relaxed);
+        let id = self.connection.next.fetch_add(1, Ordering::Relaxed);
         let mut message = json!({ "id": id, "method": method, "params": parameters });
         if !session.is_empty() {
             message["sessionId"] = session.into();
         }
-        let (tell, told) = oneshot::channel();
-        self.line.waiting.lock().unwrap().insert(id, tell);
-        let sent = self.line.to.lock().unwrap().write_all(format!("{message}\0").as_bytes());
+        let (sender, answer) = oneshot::channel();
+        self.connection.waiting.lock().unwrap().insert(id, sender);
+        let sent = self.connection.to.lock().unwrap().write_all(format!("{message}\0").as_bytes());
         let answer = match sent {
-            Ok(()) => tokio::time::timeout(DEFAULT_TIMEOUT, told).await.map(Result::ok),
+            Ok(()) => tokio::time::timeout(DEFAULT_TIMEOUT, answer).await.map(Result::ok),
             Err(_) => Ok(None),
         };
         let Ok(Some(mut answer)) = answer else {
-            let said = std::fs::read_to_string(self.profile.path().join("said")).unwrap_or_default();
-            panic!("the browser does not answer {method}; it said:\n{said}");
+            let output = std::fs::read_to_string(self.profile.path().join("browser.log")).unwrap_or_default();
+            panic!("the browser does not answer {method}; its log:\n{output}");
         };
         match answer.get("error") {
             Some(error) => Err(error["message"].as_str().unwrap_or_default().to_owned()),
@@ -99,12 +99,19 @@ impl Chromium {
     }
 
     /// The events of a session.
-    pub(crate) fn heard(&self, session: &str) -> Vec<Value> {
-        self.line.heard.lock().unwrap().iter().filter(|event| event["sessionId"] == session).cloned().collect()
+    pub(crate) fn received(&self, session: &str) -> Vec<Value> {
+        self.connection
+            .received
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|event| event["sessionId"] == session)
+            .cloned()
+            .collect()
     }
 }
 
-impl Line {
+impl Connection {
     fn take(&self, message: Value) {
         match message["id"].as_u64() {
             Some(id) => {
@@ -112,7 +119,7 @@ impl Line {
                     let _ = tell.send(message);
                 }
             }
-            None => self.heard.lock().unwrap().push(message),
+            None => self.received.lock().unwrap().push(message),
         }
     }
 }

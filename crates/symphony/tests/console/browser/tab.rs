@@ -204,7 +204,7 @@ impl<'a> Tab<'a> {
             };
             wrong.then(|| event.to_string())
         };
-        self.chromium.heard(&self.session).iter().filter_map(complaint).collect()
+        self.chromium.received(&self.session).iter().filter_map(complaint).collect()
     }
 
     /// Fails the test if there were errors.

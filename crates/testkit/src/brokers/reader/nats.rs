@@ -29,8 +29,8 @@ pub(super) async fn prepare(port: u16, password: &str, subject: &str) -> Result<
     });
     let mut session = Session::open(port, password).await?;
     let answer = session.ask(&format!("$JS.API.STREAM.CREATE.{STREAM}"), &stream).await?;
-    let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-    if said["config"].is_object() { Ok(()) } else { Err(ReadError::Answer(said.to_string())) }
+    let output: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    if output["config"].is_object() { Ok(()) } else { Err(ReadError::Answer(output.to_string())) }
 }
 
 /// All that the stream has, by its sequence.

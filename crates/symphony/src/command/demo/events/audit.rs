@@ -78,13 +78,13 @@ fn check_against_orders(rows: &[CommittedEvent], orders: &BTreeSet<String>) -> V
     let mut without_event: BTreeSet<&str> = orders.iter().map(String::as_str).collect();
     for CommittedEvent { event, order_id, processed, .. } in rows {
         if !order_id.as_deref().is_some_and(|order| without_event.remove(order)) {
-            findings.push(Finding::ToldOfNothing { id: event.id });
+            findings.push(Finding::NoSuchOrder { id: event.id });
         }
         if !processed {
             findings.push(Finding::Unprocessed { id: event.id });
         }
     }
-    findings.extend(without_event.into_iter().map(|order| Finding::Untold { subject: order.to_owned() }));
+    findings.extend(without_event.into_iter().map(|order| Finding::NotPublished { subject: order.to_owned() }));
     findings
 }
 
@@ -151,9 +151,9 @@ mod tests {
         );
         let expected = [
             Finding::Unprocessed { id: 1 },
-            Finding::ToldOfNothing { id: 2 },
-            Finding::ToldOfNothing { id: 3 },
-            Finding::Untold { subject: "b".to_owned() },
+            Finding::NoSuchOrder { id: 2 },
+            Finding::NoSuchOrder { id: 3 },
+            Finding::NotPublished { subject: "b".to_owned() },
         ];
         assert_eq!(findings, expected);
     }

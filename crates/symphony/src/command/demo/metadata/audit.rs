@@ -18,7 +18,7 @@ use crate::command::demo::{
 };
 use crate::failure::Failure;
 
-/// The result of the metadata audit. Field names are those of the JSON output.
+/// The result of the metadata audit. Field names are those of the JSON published.
 #[derive(Serialize)]
 pub(in crate::command::demo) struct MetadataAudit {
     committed: usize,
@@ -79,17 +79,17 @@ fn check_against_shop(
     let mut latest: BTreeMap<&str, &Entry> = BTreeMap::new();
     for CommittedEntry { entry, order_id, .. } in rows {
         if !order_id.as_deref().is_some_and(|order| without_entry.remove(order)) {
-            findings.push(Finding::ToldOfNothing { id: entry.id.clone() });
+            findings.push(Finding::NoSuchOrder { id: entry.id.clone() });
         }
         let last = latest.entry(&entry.entity).or_insert(entry);
         if last.version < entry.version {
             *last = entry;
         }
     }
-    findings.extend(without_entry.into_iter().map(|order| Finding::Untold { subject: order.to_owned() }));
-    let said = |entity: &str| latest.get(entity).map(|entry| entry.metadata.as_str());
-    let wrong = profiles.iter().filter(|(entity, profile)| said(entity) != Some(profile.as_str()));
-    findings.extend(wrong.map(|(entity, _)| Finding::NotTheEntity { entity: entity.clone() }));
+    findings.extend(without_entry.into_iter().map(|order| Finding::NotPublished { subject: order.to_owned() }));
+    let published = |entity: &str| latest.get(entity).map(|entry| entry.metadata.as_str());
+    let wrong = profiles.iter().filter(|(entity, profile)| published(entity) != Some(profile.as_str()));
+    findings.extend(wrong.map(|(entity, _)| Finding::WrongMetadata { entity: entity.clone() }));
     findings
 }
 
@@ -154,19 +154,19 @@ mod tests {
         let both = [committed_entry(2, "b"), committed_entry(1, "a")];
         assert_eq!(check_against_shop(&both, &orders, &profile("B")), []);
         let entity = "merchant/1".to_owned();
-        assert_eq!(check_against_shop(&both, &orders, &profile("A")), [Finding::NotTheEntity { entity }]);
+        assert_eq!(check_against_shop(&both, &orders, &profile("A")), [Finding::WrongMetadata { entity }]);
         let findings = check_against_shop(
             &[committed_entry(1, "a"), committed_entry(2, "c"), committed_entry(3, "a")],
             &orders,
             &profile("A"),
         );
         let expected = [
-            Finding::ToldOfNothing { id: "2".to_owned() },
-            Finding::ToldOfNothing { id: "3".to_owned() },
-            Finding::Untold { subject: "b".to_owned() },
+            Finding::NoSuchOrder { id: "2".to_owned() },
+            Finding::NoSuchOrder { id: "3".to_owned() },
+            Finding::NotPublished { subject: "b".to_owned() },
         ];
         assert_eq!(findings, expected);
         let no_entry = check_against_shop(&[], &BTreeSet::new(), &profile("A"));
-        assert_eq!(no_entry, [Finding::NotTheEntity { entity: "merchant/1".to_owned() }]);
+        assert_eq!(no_entry, [Finding::WrongMetadata { entity: "merchant/1".to_owned() }]);
     }
 }
