@@ -34,8 +34,8 @@ async fn a_statement_is_prepared_once() {
 #[tokio::test]
 async fn behind_a_pooler_no_statement_stays_prepared() {
     let database = Server::from_env().await.unwrap().database().await.unwrap();
-    let pooler = Pooler::before(&database.url(), 1).await.unwrap();
-    let target = Target::parse(&pooler.instead_of(&database.url()).unwrap()).unwrap();
+    let pooler = Pooler::in_front_of(&database.url(), 1).await.unwrap();
+    let target = Target::parse(&pooler.url_through(&database.url()).unwrap()).unwrap();
     // They share one session of the server: a name that one had given would be in the way of the other.
     for _ in 0..2 {
         let session = target.connect_session().await.unwrap();

@@ -1,7 +1,7 @@
 //! The user that a server runs as.
 //!
-//! `initdb`, `postgres` and `pgbouncer` refuse to run as root, so root hands them to a user without rights. Everybody
-//! else runs them as themselves.
+//! `initdb`, `postgres` and `pgbouncer` refuse to run as root, so root starts them as an unprivileged user. Any other
+//! user starts them as itself.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -14,10 +14,10 @@ const UNPRIVILEGED_USERS: [&str; 2] = ["postgres", "nobody"];
 /// The user that the server runs as.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Account {
-    /// The user who called.
+    /// The user of this process.
     Caller,
-    /// Another, because the caller is root.
-    StandIn { uid: u32, gid: u32 },
+    /// An unprivileged user, because this process runs as root.
+    Unprivileged { uid: u32, gid: u32 },
 }
 
 impl Account {
@@ -29,40 +29,40 @@ impl Account {
         UNPRIVILEGED_USERS.into_iter().find_map(Self::user_named).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::NotFound,
-                "PostgreSQL does not run as root, and there is neither a user postgres nor a user nobody to run it",
+                "PostgreSQL refuses to run as root, and neither user postgres nor user nobody exists",
             )
         })
     }
 
     /// Makes a command run as this user.
     pub(crate) fn apply(self, command: &mut Command) {
-        if let Self::StandIn { uid, gid } = self {
+        if let Self::Unprivileged { uid, gid } = self {
             command.uid(uid).gid(gid);
         }
     }
 
-    /// Gives a file or folder to this user.
-    pub(crate) fn take(self, path: &Path) -> io::Result<()> {
+    /// Makes this user the owner of a file or folder.
+    pub(crate) fn chown(self, path: &Path) -> io::Result<()> {
         match self {
             Self::Caller => Ok(()),
-            Self::StandIn { uid, gid } => std::os::unix::fs::chown(path, Some(uid), Some(gid)),
+            Self::Unprivileged { uid, gid } => std::os::unix::fs::chown(path, Some(uid), Some(gid)),
         }
     }
 
-    /// The user's number.
+    /// The numeric user id.
     pub(crate) fn uid(self) -> u32 {
         match self {
             Self::Caller => rustix::process::geteuid().as_raw(),
-            Self::StandIn { uid, .. } => uid,
+            Self::Unprivileged { uid, .. } => uid,
         }
     }
 
     fn user_named(name: &str) -> Option<Self> {
-        Some(Self::StandIn { uid: id("-u", name)?, gid: id("-g", name)? })
+        Some(Self::Unprivileged { uid: id("-u", name)?, gid: id("-g", name)? })
     }
 }
 
-/// Asks `id`, which knows every source of users that the system knows.
+/// Runs `id`, which looks users up in every source that the system is configured for.
 fn id(flag: &str, name: &str) -> Option<u32> {
     let output = Command::new("id").args([flag, name]).output().ok()?;
     if !output.status.success() {

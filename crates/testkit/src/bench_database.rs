@@ -1,4 +1,4 @@
-//! The database of a benchmark: row counts, foreign rows and server settings.
+//! The database of a benchmark: row counts, rows of other applications, and server settings.
 //!
 //! It reads the tables as a superuser or their owner. Rails, aggregate types and entity types of a benchmark begin
 //! with [`MARK`], so that its rows are distinct from all others.
@@ -28,7 +28,7 @@ const FOREIGN_EVENTS: &str = "
     select exists (select from m10_recovery.outbox o where not starts_with(o.aggregate_type, $1))";
 const FOREIGN_ENTRIES: &str = "
     select exists (select from symphony.metadata_outbox o where not starts_with(o.entity_type, $1))";
-// Every row once: what is pending has no end in the ledger, and what is there has left what is pending.
+// Counts each row once: a pending row has no terminal ledger row, and an ended row is not pending.
 const PAYMENTS: &str = "
     select (select count(*) from symphony.payment_outbox_pending p where p.rail_type = $1) as open,
            (select count(*) from symphony.payment_outbox_attempts a where a.rail_type = $1 and a.state = 'DISPATCHED') as ended";
@@ -58,21 +58,21 @@ const SETTINGS: &str = "
 const VERSION: &str = "select current_setting('server_version')";
 const CHECKPOINT: &str = "checkpoint";
 
-/// How many rows of a benchmark there are.
+/// Row counts of a benchmark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rows {
-    /// Those that wait or are under way.
+    /// Rows that are due, scheduled or leased.
     pub open: u64,
-    /// Those that have ended well.
+    /// Rows that were dispatched or published.
     pub ended: u64,
 }
 
-/// Whether a lane is installed and has rows that are not of a benchmark.
+/// Whether a lane is installed and has rows that do not belong to a benchmark.
 ///
 /// # Errors
 /// Any error of the database.
 pub async fn is_foreign(superuser: &impl GenericClient, lane: Lane) -> Result<bool, Error> {
-    let (table, question) = match lane {
+    let (table, query) = match lane {
         Lane::Payment => ("symphony.payment_outbox_pending", FOREIGN_PAYMENTS),
         Lane::Event => ("m10_recovery.outbox", FOREIGN_EVENTS),
         Lane::Metadata => ("symphony.metadata_outbox", FOREIGN_ENTRIES),
@@ -81,20 +81,20 @@ pub async fn is_foreign(superuser: &impl GenericClient, lane: Lane) -> Result<bo
     if !installed {
         return Ok(false);
     }
-    superuser.query_typed_one(question, &[(&MARK, Type::TEXT)]).await?.try_get(0)
+    superuser.query_typed_one(query, &[(&MARK, Type::TEXT)]).await?.try_get(0)
 }
 
-/// The row counts under this name. Scans all rows: not during a measurement.
+/// The row counts of this rail, aggregate type or entity type. It scans all rows: do not call it during a measurement.
 ///
 /// # Errors
 /// Any error of the database.
 pub async fn rows(superuser: &impl GenericClient, lane: Lane, name: &str) -> Result<Rows, Error> {
-    let question = match lane {
+    let query = match lane {
         Lane::Payment => PAYMENTS,
         Lane::Event => EVENTS,
         Lane::Metadata => ENTRIES,
     };
-    let row = superuser.query_typed_one(question, &[(&name, Type::TEXT)]).await?;
+    let row = superuser.query_typed_one(query, &[(&name, Type::TEXT)]).await?;
     let count = |column| row.try_get::<_, i64>(column).map(i64::unsigned_abs);
     Ok(Rows { open: count("open")?, ended: count("ended")? })
 }
@@ -107,7 +107,7 @@ pub async fn hold_snapshot(client: &Client) -> Result<(), Error> {
     client.batch_execute("begin isolation level repeatable read; select pg_current_xact_id()").await
 }
 
-/// How many other sessions are in this database.
+/// The number of other sessions in this database.
 ///
 /// # Errors
 /// Any error of the database.
@@ -115,7 +115,7 @@ pub async fn other_sessions(client: &impl GenericClient) -> Result<i64, Error> {
     client.query_typed_one(OTHERS, &[]).await?.try_get(0)
 }
 
-/// The version of the server, without what its packager has added.
+/// The version of the server, without the suffix of its packager.
 ///
 /// # Errors
 /// Any error of the database.
@@ -124,7 +124,7 @@ pub async fn version(client: &impl GenericClient) -> Result<String, Error> {
     Ok(version.split_whitespace().next().unwrap_or_default().to_owned())
 }
 
-/// The settings that decide how fast a server may be, and what it promises.
+/// The settings that decide the speed and the durability of a server.
 ///
 /// # Errors
 /// Any error of the database.

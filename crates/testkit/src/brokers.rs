@@ -1,13 +1,13 @@
-//! Real brokers on free ports of the loopback address, each in a private folder: started, stopped, killed, paused and
-//! started again on the same data.
+//! Real brokers for tests: NATS, Redis and RabbitMQ, on a free loopback port and in a private folder. A test can stop,
+//! kill, suspend and restart one on the same data.
 //!
-//! It knows how to set a server up, when it is ready and how to read what it holds. It does not know the sinks.
+//! It configures a server, waits until it is ready, and reads its messages. It is independent of the sinks.
 //!
 //! # Layout
 //!
-//! - [`Broker`]: one server, from start to end
-//! - `setup`: how each is told what to do
-//! - `search`: which programs to run
+//! - [`Broker`]: one running server
+//! - `setup`: configuration files and environment variables
+//! - `search`: finds the server programs
 //! - `reader`: an independent consumer, to check what arrived
 
 mod reader;
@@ -29,59 +29,59 @@ pub use search::{FindError, find};
 
 /// How long a server may take to be ready, or to end.
 const DEADLINE: Duration = Duration::from_secs(120);
-/// How often another port is tried when another process took the first.
+/// How many ports to try if another process takes one first.
 const ATTEMPTS: u32 = 5;
-/// The only user that the servers know.
+/// The only user of the servers.
 pub const USER: &str = "symphony";
 
-/// Which broker.
+/// The kind of broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// NATS with JetStream.
     Nats,
-    /// Redis, which writes every command to disk before it answers.
+    /// Redis with `appendfsync always`: it writes every command to disk before it replies.
     Redis,
     /// RabbitMQ, without plugins.
     RabbitMq,
 }
 
-/// What a server asks of its clients.
+/// How clients authenticate, and whether they use TLS.
 #[derive(Clone)]
-pub struct Terms {
+pub struct BrokerAuth {
     /// The password of [`USER`].
     pub password: String,
-    /// A certificate and its key, as PEM: the server then speaks TLS and nothing else.
+    /// A certificate and its key, as PEM: the server then accepts TLS connections only.
     pub tls: Option<(String, String)>,
 }
 
-/// Why there is no broker.
+/// Why a broker could not be started, stopped or restarted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no program to run. The text says how to get it.
+    /// The server program was not found. The message says how to install it.
     #[error(transparent)]
     Find(#[from] FindError),
-    /// It did not start or end as it should.
+    /// The server did not start or end as expected.
     #[error(transparent)]
     Process(#[from] process::Error),
-    /// The system refused.
+    /// A system call failed.
     #[error("could not {what}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// A broker that was started. It is gone with its data when this is dropped.
+/// A running broker. Dropping it kills the server and removes its data.
 pub struct Broker {
     kind: Kind,
     port: u16,
     password: String,
     server: Program,
-    /// Servers that it needs beside it.
-    _beside: Option<Program>,
-    plan: setup::Plan,
+    /// Erlang's name server, which RabbitMQ needs.
+    _epmd: Option<Program>,
+    config: setup::ServerConfig,
     _folder: Folder,
 }
 
@@ -93,26 +93,26 @@ impl fmt::Debug for Broker {
 }
 
 impl Broker {
-    /// Starts a broker and waits until it takes connections.
+    /// Starts a broker and waits until it accepts connections.
     ///
     /// # Errors
-    /// When there is none to run, or it does not come up.
-    pub async fn start(kind: Kind, terms: &Terms) -> Result<Self, Error> {
+    /// When the program is not found, or the server does not start.
+    pub async fn start(kind: Kind, auth: &BrokerAuth) -> Result<Self, Error> {
         let program = find(kind)?;
         let account = Account::for_server().map_err(system("choose a user for the server"))?;
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let folder = Folder::create(account).map_err(system("make a folder for the server"))?;
+            let folder = Folder::create(account).map_err(system("create a folder for the server"))?;
             let port = free_port().map_err(system("find a free port"))?;
-            let plan = setup::Plan::write(kind, &program, folder.path(), port, terms, account)
+            let config = setup::ServerConfig::write(kind, &program, folder.path(), port, auth, account)
                 .map_err(system("write the configuration"))?;
-            let beside = plan.beside()?;
-            let server = plan.launch().start()?;
+            let epmd = config.start_epmd()?;
+            let server = config.launch().start()?;
             match ready(kind, &server).await {
                 Ok(()) => {
-                    let password = terms.password.clone();
-                    return Ok(Self { kind, port, password, server, _beside: beside, plan, _folder: folder });
+                    let password = auth.password.clone();
+                    return Ok(Self { kind, port, password, server, _epmd: epmd, config, _folder: folder });
                 }
                 Err(error) => {
                     let output = server.tail().to_lowercase();
@@ -130,61 +130,61 @@ impl Broker {
         self.port
     }
 
-    /// Stops it with SIGSTOP: connections stay open, and the server does not answer.
+    /// Suspends the server with SIGSTOP: connections stay open, and it does not reply.
     pub fn pause(&self) {
-        self.server.stop();
+        self.server.suspend();
     }
 
-    /// Lets it go on after a pause.
+    /// Resumes the server after a pause.
     pub fn resume(&self) {
-        self.server.cont();
+        self.server.resume();
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Stops the server with SIGTERM, and waits until it has ended.
     ///
     /// # Errors
-    /// When it does not end.
+    /// When it does not end in time.
     pub async fn stop(&self) -> Result<(), Error> {
         self.server.term();
         self.server.exit(DEADLINE).await?;
         Ok(())
     }
 
-    /// Kills it in the middle of whatever it does.
+    /// Kills the server with SIGKILL.
     ///
     /// # Errors
-    /// When it does not go, which only the system can cause.
+    /// When the process does not end in time.
     pub async fn kill9(&self) -> Result<(), Error> {
         Ok(self.server.kill9().await?)
     }
 
-    /// Starts it again where it was, on the data that it had, and waits until it takes connections.
+    /// Restarts the server on the same port and data, and waits until it accepts connections.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// When the server does not start.
     pub async fn restart(&mut self) -> Result<(), Error> {
         if self.server.is_running() {
             self.server.kill9().await?;
         }
-        self.server = self.plan.launch().start()?;
+        self.server = self.config.launch().start()?;
         ready(self.kind, &self.server).await
     }
 }
 
 async fn ready(kind: Kind, server: &Program) -> Result<(), Error> {
-    let stderr = match kind {
+    let message = match kind {
         Kind::Nats => "Server is ready",
         Kind::Redis => "Ready to accept connections",
         Kind::RabbitMq => "Server startup complete",
     };
-    server.wait_for_line(|line| line.contains(stderr), DEADLINE).await?;
+    server.wait_for_line(|line| line.contains(message), DEADLINE).await?;
     Ok(())
 }
 
 fn write(folder: &Path, name: &str, text: &str, account: Account) -> io::Result<PathBuf> {
     let path = folder.join(name);
     fs::write(&path, text)?;
-    account.take(&path)?;
+    account.chown(&path)?;
     Ok(path)
 }
 

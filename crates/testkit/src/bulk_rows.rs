@@ -1,14 +1,14 @@
-//! Large tables, on which a bad plan shows.
+//! Fills tables with many rows, so that a bad query plan becomes visible.
 //!
-//! One statement inserts hundreds of thousands of rows as the owner, past the functions. Tables have no statistics,
-//! as before the first autovacuum.
+//! One statement inserts hundreds of thousands of rows as the owner, without the enqueue functions. Tables have no
+//! statistics, as before the first autovacuum.
 
 use tokio_postgres::{Client, Error};
 
 /// Registers two rails, `plain` and `strict`; the second is ordered.
 ///
 /// # Errors
-/// When the database refuses.
+/// Any error of the database.
 pub async fn rails(client: &Client) -> Result<(), Error> {
     client
         .batch_execute(
@@ -20,18 +20,18 @@ pub async fn rails(client: &Client) -> Result<(), Error> {
         .await
 }
 
-/// `count` due rows on `rail`, of as many participants, all due an hour ago.
+/// Inserts `count` due rows on `rail`, one per participant, all due an hour ago.
 ///
 /// # Errors
-/// When the database refuses.
+/// Any error of the database.
 pub async fn due(client: &Client, rail: &str, count: i32) -> Result<(), Error> {
     due_since(client, rail, count, 3600).await
 }
 
-/// The same, but due since this many seconds.
+/// Like [`due`], but due since this many seconds.
 ///
 /// # Errors
-/// When the database refuses.
+/// Any error of the database.
 pub async fn due_since(client: &Client, rail: &str, count: i32, seconds: i32) -> Result<(), Error> {
     client
         .execute(
@@ -46,10 +46,10 @@ pub async fn due_since(client: &Client, rail: &str, count: i32, seconds: i32) ->
     Ok(())
 }
 
-/// `count` rows on `rail` that are not due before an hour has passed.
+/// Inserts `count` rows on `rail` that are due in an hour.
 ///
 /// # Errors
-/// When the database refuses.
+/// Any error of the database.
 pub async fn scheduled(client: &Client, rail: &str, count: i32) -> Result<(), Error> {
     client
         .execute(
@@ -64,10 +64,11 @@ pub async fn scheduled(client: &Client, rail: &str, count: i32) -> Result<(), Er
     Ok(())
 }
 
-/// A leased head on the rail `strict`, and `count` rows of the same participant behind it, due before all other rows.
+/// Inserts a leased head on the rail `strict` and `count` rows of the same participant behind it, due before all
+/// others.
 ///
 /// # Errors
-/// When the database refuses.
+/// Any error of the database.
 pub async fn behind_a_head(client: &Client, count: i32) -> Result<(), Error> {
     client
         .execute(
@@ -88,7 +89,7 @@ pub async fn behind_a_head(client: &Client, count: i32) -> Result<(), Error> {
 /// Claims until every row behind a head is parked. Returns how many are parked, and how many the first claim parked.
 ///
 /// # Errors
-/// When the database refuses.
+/// Any error of the database.
 pub async fn park_all(client: &Client) -> Result<(i64, i64), Error> {
     let (mut parked, mut first) = (0, None);
     loop {
@@ -108,10 +109,11 @@ pub async fn park_all(client: &Client) -> Result<(i64, i64), Error> {
     }
 }
 
-/// Leaves `count` dead tuples at the front of the claim order of the rail `plain`: due an hour ago, claimed and dispatched.
+/// Leaves `count` dead tuples at the front of the claim order of the rail `plain`: due an hour ago, claimed and
+/// dispatched.
 ///
 /// # Errors
-/// When the database refuses.
+/// Any error of the database.
 pub async fn dispatched(client: &Client, count: i32) -> Result<(), Error> {
     due(client, "plain", count).await?;
     loop {
@@ -135,11 +137,13 @@ pub async fn dispatched(client: &Client, count: i32) -> Result<(), Error> {
     }
 }
 
-/// A history: `ended` outboxes in the ledger, one every 50 ms until now, of which each fiftieth failed and the older nine tenths of those are
-/// resolved; and `pending` more behind them, due on `plain` and scheduled by turns.
+/// Inserts `ended` outboxes into the ledger, one every 50 ms until now, and `pending` rows on `plain`, half of them
+/// due.
+///
+/// Every fiftieth ended outbox has failed; the older 90 % of the failed ones are resolved.
 ///
 /// # Errors
-/// When the database refuses.
+/// Any error of the database.
 pub async fn history(client: &Client, ended: i32, pending: i32) -> Result<(), Error> {
     client
         .execute(
@@ -189,7 +193,7 @@ pub async fn history(client: &Client, ended: i32, pending: i32) -> Result<(), Er
         .await
 }
 
-/// Registers the keys of all that is in the ledger and in pending, as the enqueues would have.
+/// Registers the keys of all ledger and pending rows, as their enqueues would have.
 async fn register_keys(client: &Client) -> Result<(), Error> {
     client
         .batch_execute(
@@ -207,13 +211,13 @@ async fn register_keys(client: &Client) -> Result<(), Error> {
         .await
 }
 
-/// `pending` rows on `plain`, all due, in the order in which they are numbered, of so many participants; and a ledger of `ended` before them. The
-/// tables are vacuumed and analysed afterwards, as they would be had it taken its time.
+/// Inserts `ended` outboxes into the ledger and `pending` due rows on `plain`, spread over `participants`. Due times
+/// follow the sequence numbers. The tables are then vacuumed and analysed, as autovacuum would have done.
 ///
-/// Indexes are made behind the rows, which is several times as fast as with them.
+/// It builds the indexes after the rows, which is several times faster than maintaining them.
 ///
 /// # Errors
-/// When the database refuses.
+/// Any error of the database.
 pub async fn in_bulk(client: &Client, pending: i32, ended: i32, participants: i32) -> Result<(), Error> {
     client
         .batch_execute(
@@ -277,7 +281,7 @@ pub async fn in_bulk(client: &Client, pending: i32, ended: i32, participants: i3
     client.batch_execute("checkpoint").await
 }
 
-/// Deletes all pending rows with the trigger against it disabled. For a session of the owner.
+/// Deletes all pending rows, with the trigger that forbids it disabled. For a session of the owner.
 pub async fn clear_pending(owner: &Client) -> Result<(), Error> {
     let clear = "alter table symphony.payment_outbox_pending disable trigger pending_goes_when_it_has_ended;
                  delete from symphony.payment_outbox_pending;
@@ -285,10 +289,10 @@ pub async fn clear_pending(owner: &Client) -> Result<(), Error> {
     owner.batch_execute(clear).await
 }
 
-/// `count` parked rows on the rail `strict`.
+/// Inserts `count` parked rows on the rail `strict`.
 ///
 /// # Errors
-/// When the database refuses.
+/// Any error of the database.
 pub async fn parked(client: &Client, count: i32) -> Result<(), Error> {
     client
         .execute(
@@ -302,11 +306,12 @@ pub async fn parked(client: &Client, count: i32) -> Result<(), Error> {
     Ok(())
 }
 
-/// A history of the event lane: `processed` events, one every 50 ms until now, each with a failure on its way in fifty; and `open` more behind them, fresh, claimed and
-/// due again by turns.
+/// Inserts `processed` events, one every 50 ms until now, and `open` events that are due, claimed and retried in turn.
+///
+/// Every fiftieth processed event has failed once.
 ///
 /// # Errors
-/// When the database refuses.
+/// Any error of the database.
 pub async fn events(client: &Client, processed: i32, open: i32) -> Result<(), Error> {
     client.batch_execute("alter table m10_recovery.outbox set (autovacuum_enabled = off)").await?;
     client
@@ -322,7 +327,7 @@ pub async fn events(client: &Client, processed: i32, open: i32) -> Result<(), Er
     client
         .execute(
             "insert into m10_recovery.outbox_errors (event_id, retry_count, succeeded, processor_id, error, created_at)
-             select i, 1, false, 'bulk', 'away', now() - ($1 - i) * interval '50 milliseconds'
+             select i, 1, false, 'bulk', 'broker unavailable', now() - ($1 - i) * interval '50 milliseconds'
              from generate_series(1, $1, 50) i",
             &[&processed],
         )
@@ -341,11 +346,13 @@ pub async fn events(client: &Client, processed: i32, open: i32) -> Result<(), Er
     Ok(())
 }
 
-/// A history of the metadata lane: `ended` entries, one every 50 ms until now, of which each fiftieth died; and `open` more behind them, pending, processing and
-/// failed by turns.
+/// Inserts `ended` entries, one every 50 ms until now, and `open` entries that are pending, processing and failed in
+/// turn.
+///
+/// Every fiftieth ended entry is in the dead-letter queue.
 ///
 /// # Errors
-/// When the database refuses.
+/// Any error of the database.
 pub async fn metadata(client: &Client, ended: i32, open: i32) -> Result<(), Error> {
     client
         .batch_execute(
@@ -375,7 +382,7 @@ pub async fn metadata(client: &Client, ended: i32, open: i32) -> Result<(), Erro
                 claim_token, created_at, updated_at)
              select gen_random_uuid(), 'document', 'now-' || i, '{}', 20,
                     case i % 3 when 0 then 'PENDING' when 1 then 'PROCESSING' else 'FAILED' end::symphony.metadata_status,
-                    i % 3, case when i % 3 = 2 then 'AWAY' end, case when i % 3 = 2 then now() + i * interval '1 millisecond' end,
+                    i % 3, case when i % 3 = 2 then 'UNAVAILABLE' end, case when i % 3 = 2 then now() + i * interval '1 millisecond' end,
                     case when i % 3 = 1 then now() end, case when i % 3 = 1 then 'bulk' end,
                     case when i % 3 = 1 then gen_random_uuid() end, now() + i * interval '1 microsecond', now()
              from generate_series(1, $1) i",

@@ -1,18 +1,18 @@
-//! Where `scripts/setup` puts what it unpacks.
+//! The folders in which `scripts/setup` installs tools.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Where it unpacks for root, and where everybody may look.
+/// The cache of root, which every user can read.
 const SHARED: &str = "/var/cache/symphony";
 
-/// The caches that may be looked into, the preferred first.
+/// The caches to search, in order.
 pub(crate) fn folders() -> impl Iterator<Item = PathBuf> {
     own().into_iter().chain([PathBuf::from(SHARED)])
 }
 
-/// The cache of a user; root has the shared one, because other users cannot read root's home.
+/// The user's own cache. Root uses the shared one, because other users cannot read root's home.
 fn own() -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return None;

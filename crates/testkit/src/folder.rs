@@ -1,7 +1,7 @@
-//! The temporary folder of one server, and how the folders of dead owners are swept away.
+//! The temporary folder of one server, and the removal of folders that dead processes left.
 //!
-//! The owner of a folder holds a lock on a file in it. The lock falls with its process, however that ends, so a
-//! folder whose lock can be taken has no owner; a process number in a file could name another process by now.
+//! The owner of a folder locks a file in it. The kernel releases the lock when the process ends, so a folder whose lock
+//! is free has no owner. A pid in a file would be less reliable, because pids are reused.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -15,7 +15,7 @@ use super::process::child;
 
 const PREFIX: &str = "symphony-pg-";
 const OWNER: &str = "owner";
-/// A socket's path may have 107 bytes on Linux and 103 elsewhere; what we append has less than 40.
+/// A socket's path may have 107 bytes on Linux and 103 elsewhere; the folder's name and the socket's need less than 40.
 const MAX_PARENT_LENGTH: usize = 60;
 
 /// The folder of one server, removed on drop.
@@ -23,43 +23,43 @@ const MAX_PARENT_LENGTH: usize = 60;
 pub(crate) struct Folder {
     dir: TempDir,
     path: PathBuf,
-    /// Held for its lock.
+    /// Holds the lock.
     _owner: File,
 }
 
 impl Folder {
-    /// Makes a folder that the server's user owns, and removes those that dead owners left.
+    /// Creates a folder that the server's user owns, and removes the folders of dead owners.
     pub(crate) fn create(account: Account) -> io::Result<Self> {
         let parent = parent(account);
         sweep(&parent, account);
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent)?;
-        account.take(dir.path())?;
-        // Locked before it gets its name: a sweep must never see it without its owner.
+        account.chown(dir.path())?;
+        // Locked before the rename: a sweep must never see the file unlocked.
         let unnamed = dir.path().join("owner.new");
         let owner = File::create_new(&unnamed)?;
         owner.lock()?;
         fs::rename(&unnamed, dir.path().join(OWNER))?;
-        // The server reports where its data is by its real path.
+        // The server reports its data directory as a real path.
         let path = dir.path().canonicalize()?;
         Ok(Self { dir, path, _owner: owner })
     }
 
-    /// The folder itself, which also holds the socket.
+    /// The folder itself, which also contains the socket.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The server's data.
+    /// The server's data directory.
     pub(crate) fn data(&self) -> PathBuf {
         data(&self.path)
     }
 
-    /// What the server writes to stderr.
+    /// The server's stderr.
     pub(crate) fn log(&self) -> PathBuf {
         self.path.join("server.log")
     }
 
-    /// Removes it, where dropping would hide that it could not be removed.
+    /// Removes the folder and reports an error, which dropping would hide.
     pub(crate) fn remove(self) -> io::Result<()> {
         self.dir.close()
     }
@@ -74,7 +74,7 @@ fn parent(account: Account) -> PathBuf {
     let usual = std::env::temp_dir();
     let enterable = match account {
         Account::Caller => true,
-        Account::StandIn { .. } => usual.ancestors().all(open_to_all),
+        Account::Unprivileged { .. } => usual.ancestors().all(open_to_all),
     };
     let short = usual.as_os_str().len() <= MAX_PARENT_LENGTH;
     if usual.is_absolute() && short && enterable { usual } else { PathBuf::from("/tmp") }
@@ -84,7 +84,7 @@ fn open_to_all(folder: &Path) -> bool {
     fs::metadata(folder).is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0)
 }
 
-/// Removes the folders whose owner is dead. What cannot be removed is left: it does no harm but to the disk.
+/// Removes the folders whose owner is dead. A folder that cannot be removed stays: it only takes up disk space.
 fn sweep(parent: &Path, account: Account) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)) {
@@ -94,7 +94,7 @@ fn sweep(parent: &Path, account: Account) {
 }
 
 fn sweep_one(folder: &Path, account: Account) -> io::Result<()> {
-    // The names in a temporary folder are anyone's: only what this user's servers left is ours to remove.
+    // Any user can create such a name in a temporary folder: remove only folders of this user's servers.
     let metadata = fs::symlink_metadata(folder)?;
     if !metadata.is_dir() || metadata.uid() != account.uid() {
         return Ok(());
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_whose_owner_is_dead_is_swept_and_others_are_left() {
+    fn a_folder_whose_owner_is_dead_is_removed_and_others_stay() {
         let account = Account::Caller;
         let parent = tempfile::tempdir().unwrap();
         let names = ["dead", "dead_in_initdb", "alive", "beginning"];
@@ -125,7 +125,7 @@ mod tests {
         File::create(dead.join(OWNER)).unwrap();
         File::create(dead_in_initdb.join(OWNER)).unwrap();
         fs::create_dir(data(&dead_in_initdb)).unwrap();
-        // More than the largest process id there is, and negative, as a server in single-user mode writes it.
+        // Larger than any pid, and negative, as a server in single-user mode writes it.
         fs::write(data(&dead_in_initdb).join("postmaster.pid"), "-99999999\n").unwrap();
         let owner = File::create(alive.join(OWNER)).unwrap();
         owner.lock().unwrap();

@@ -1,14 +1,13 @@
-//! PgBouncer in transaction mode in front of a server: sessions of clients share a few sessions of the server, and keep
-//! none of them between transactions.
+//! PgBouncer in transaction mode in front of a server: many client connections share few server connections, and hold
+//! none between transactions.
 //!
-//! It trusts every client on the loopback address, as the private servers of the kit do, under whatever name the
-//! server knows. Prepared statements that outlive their transaction do not work, as nothing else that belongs to a
-//! session: version 1.18 knows no way to follow them, and that is the version to hold out against.
+//! It trusts every login of the server on the loopback address, as the test servers do. Session state does not survive
+//! a transaction, and neither do prepared statements: PgBouncer 1.18 cannot track them, and Symphony supports 1.18.
 //!
 //! # Layout
 //!
-//! - [`Pooler`]: one PgBouncer, from start to end
-//! - `search`: which `pgbouncer` to run
+//! - [`Pooler`]: one running PgBouncer
+//! - `search`: finds the program
 
 mod search;
 
@@ -20,71 +19,71 @@ use std::time::Duration;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use super::account::Account;
-pub use super::address::Unusable;
-use super::address::{Address, by_way_of};
+pub use super::address::InvalidDatabaseUrl;
+use super::address::{Address, rewrite_url};
 use super::folder::Folder;
 use super::port::{HOST, free_port};
 use super::process::{self, Launch, Program};
 use super::wait;
 pub use search::{FindError, Found, find};
 
-/// Who looks up the users that the server knows, and may look at the pooler itself.
+/// The login that looks up users on the server and reads the pooler's admin console.
 const SUPERUSER: &str = "postgres";
-/// The first version that can follow prepared statements.
-const FOLLOWS_STATEMENTS: (u32, u32) = (1, 21);
-/// How long it may take to answer.
+/// The first version that can track prepared statements.
+const TRACKS_STATEMENTS: (u32, u32) = (1, 21);
+/// How long it may take to accept connections.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// How often another process may take the port first.
+/// How many ports to try if another process takes one first.
 const ATTEMPTS: usize = 20;
 
-/// Why there is no pooler.
+/// Why a pooler could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no PgBouncer to run. Install it.
+    /// PgBouncer was not found.
     #[error(transparent)]
     Find(#[from] FindError),
-    /// The server's address cannot be used. Give another.
+    /// The server's URL does not have exactly one host and port.
     #[error(transparent)]
-    Address(#[from] Unusable),
-    /// The system refused something. It says what.
+    Address(#[from] InvalidDatabaseUrl),
+    /// A system call failed.
     #[error("could not {what}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// The error of the operating system.
         source: io::Error,
     },
-    /// The program did not start, or ended. Its output says why.
+    /// PgBouncer did not start, or ended. Its output says why.
     #[error(transparent)]
     Program(#[from] process::Error),
-    /// The program runs and does not answer. Its output may say why.
-    #[error("PgBouncer did not answer within {DEADLINE:?}; the end of its output:\n{output}")]
-    Silent {
+    /// PgBouncer runs and does not reply. Its output may say why.
+    #[error("PgBouncer did not reply within {DEADLINE:?}; the end of its output:\n{output}")]
+    NoReply {
         /// The end of its output.
         output: String,
     },
 }
 
-/// A PgBouncer in transaction mode. It ends when this is dropped.
+/// A running PgBouncer in transaction mode. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Pooler {
     port: u16,
-    // Before the folder, which holds its configuration.
+    // Declared before the folder, so that it is dropped before its configuration.
     program: Program,
     _folder: Folder,
 }
 
 impl Pooler {
-    /// Starts a pooler in front of the server that this URL leads to, which may have so many sessions of the server for
-    /// each user and database, and returns when it answers. The server need not run; it has to trust this machine.
+    /// Starts a pooler in front of the server of this URL, and waits until it replies. `sessions` is its limit of
+    /// server connections for each user and database. The server need not run, but must trust this machine.
     ///
     /// # Errors
-    /// When there is no PgBouncer, the URL does not name one host and port, or it does not start.
-    pub async fn before(url: &str, sessions: u32) -> Result<Self, Error> {
+    /// When PgBouncer is not found or does not start, or the URL does not have one host and port.
+    pub async fn in_front_of(url: &str, sessions: u32) -> Result<Self, Error> {
         let server = Address::of(url)?;
         let Found { program, version } = find()?;
         let account = Account::for_server().map_err(system("find a user for PgBouncer"))?;
-        let folder = Folder::create(account).map_err(system("make a temporary folder"))?;
+        let folder = Folder::create(account).map_err(system("create a temporary folder"))?;
         let users = folder.path().join("users.txt");
         write(&users, &format!("\"{SUPERUSER}\" \"\"\n"), account)?;
         let configuration = folder.path().join("pgbouncer.ini");
@@ -95,32 +94,33 @@ impl Pooler {
             write(&configuration, &settings(&server, port, sessions, &users, version), account)?;
             let launch = Launch::new(&program).args([&configuration]).current_dir(folder.path()).account(account);
             let program = launch.start()?;
-            // It ends where it cannot listen, and another may answer in its place: it has to be ours that answers.
-            let answered = tokio::select! {
-                answered = wait::until("it answers", DEADLINE, async || answers(port, &users).await) => Some(answered),
+            // PgBouncer exits if it cannot listen, and then another pooler may reply on the port: check that it is
+            // ours.
+            let replied = tokio::select! {
+                replied = wait::until("PgBouncer replies", DEADLINE, async || replies(port, &users).await) => Some(replied),
                 _ = program.exit(DEADLINE) => None,
             };
-            match answered {
+            match replied {
                 Some(Ok(())) => return Ok(Self { port, program, _folder: folder }),
-                Some(Err(_)) => return Err(Error::Silent { output: program.tail() }),
+                Some(Err(_)) => return Err(Error::NoReply { output: program.tail() }),
                 None if attempts < ATTEMPTS && program.tail().contains("Address already in use") => {}
                 None => {
                     let never = program.wait_for_line(|_| false, Duration::ZERO).await;
                     return match never {
                         Err(error) => Err(error.into()),
-                        Ok(_) => Err(Error::Silent { output: program.tail() }),
+                        Ok(_) => Err(Error::NoReply { output: program.tail() }),
                     };
                 }
             }
         }
     }
 
-    /// A URL of the server, by way of this pooler.
+    /// Rewrites a URL of the server to connect through this pooler.
     ///
     /// # Errors
-    /// When it is no URL.
-    pub fn instead_of(&self, url: &str) -> Result<String, Unusable> {
-        by_way_of(url, self.port)
+    /// When it is not a URL.
+    pub fn url_through(&self, url: &str) -> Result<String, InvalidDatabaseUrl> {
+        rewrite_url(url, self.port)
     }
 
     /// The port on the loopback address.
@@ -128,7 +128,7 @@ impl Pooler {
         self.port
     }
 
-    /// The program, to be stopped or killed.
+    /// The process, to be suspended or killed.
     pub fn program(&self) -> &Program {
         &self.program
     }
@@ -137,9 +137,9 @@ impl Pooler {
 fn settings(server: &Address, port: u16, sessions: u32, users: &Path, version: (u32, u32)) -> String {
     let Address { host, port: server_port } = server;
     let users = users.display();
-    // No test may rely on what 1.18 cannot do.
-    let strict = if version >= FOLLOWS_STATEMENTS { "max_prepared_statements = 0\n" } else { "" };
-    // The retry is for servers that are killed and come back: by default it waits a quarter of a minute.
+    // Tests must not rely on what 1.18 cannot do.
+    let strict = if version >= TRACKS_STATEMENTS { "max_prepared_statements = 0\n" } else { "" };
+    // The login retry is for servers that are killed and restarted; the default is 15 seconds.
     format!(
         "[databases]\n\
          * = host={host} port={server_port}\n\
@@ -160,9 +160,9 @@ fn settings(server: &Address, port: u16, sessions: u32, users: &Path, version: (
     )
 }
 
-/// Whether a pooler that has our file of users listens there.
-async fn answers(port: u16, users: &Path) -> bool {
-    let asked = async {
+/// Whether the pooler on this port uses our file of users.
+async fn replies(port: u16, users: &Path) -> bool {
+    let config = async {
         let mut config = tokio_postgres::Config::new();
         config.host(HOST.to_string()).port(port).user(SUPERUSER).dbname("pgbouncer");
         let (client, connection) = config.connect(NoTls).await?;
@@ -170,13 +170,13 @@ async fn answers(port: u16, users: &Path) -> bool {
         client.simple_query("show config").await
     };
     let users = users.to_str();
-    asked.await.is_ok_and(|rows| {
+    config.await.is_ok_and(|rows| {
         rows.iter().any(|row| matches!(row, SimpleQueryMessage::Row(row) if row.get(1) == users))
     })
 }
 
 fn write(path: &Path, text: &str, account: Account) -> Result<(), Error> {
-    let written = fs::write(path, text).and_then(|()| account.take(path));
+    let written = fs::write(path, text).and_then(|()| account.chown(path));
     written.map_err(system("write the configuration"))
 }
 

@@ -1,14 +1,14 @@
-//! A private PostgreSQL over the installed programs: found, started, crashed, started again, copied, and removed.
+//! A private PostgreSQL server from installed binaries: start, crash, restart, replicate, upgrade and remove it.
 //!
-//! It listens on the loopback address alone, trusts every local client, and keeps everything in one temporary
-//! folder. It knows nothing of Symphony's schema.
+//! It listens on the loopback address only, trusts every local client, and keeps everything in one temporary folder. It
+//! is independent of Symphony's schema.
 //!
 //! # Layout
 //!
-//! - [`Binaries`]: which `initdb` and `postgres` to run
-//! - [`Cluster`]: one server with its data, from start to removal
-//! - [`Standby`]: how another server follows one, until it is promoted
-//! - `sessions`: ending them
+//! - [`Binaries`]: finds `initdb` and `postgres`
+//! - [`Cluster`]: one server with its data
+//! - [`Standby`]: a streaming replica, which can be promoted
+//! - `sessions`: terminates sessions
 
 mod binaries;
 mod cluster;

@@ -1,15 +1,14 @@
-//! A program that is started, watched, stopped and killed.
+//! Child processes for tests: start, read the output, suspend, stop and kill.
 //!
-//! It runs in a process group of its own, without a terminal and with an empty input, and does not outlive its owner.
-//! What it writes is collected in the background, so it never waits for a reader. This does not know what the program
-//! is for.
+//! A child runs in its own process group, without a terminal and with an empty stdin, and does not outlive its owner.
+//! Its output is collected in the background, so that it never blocks on a full pipe.
 //!
 //! # Layout
 //!
-//! - [`Launch`]: what to start
-//! - [`Program`]: what was started
-//! - `child`: the process below it, which PostgreSQL's launcher shares
-//! - `output`: the lines that it has written
+//! - [`Launch`]: the program, its arguments and environment
+//! - [`Program`]: the running process
+//! - `child`: process handling, shared with the PostgreSQL server
+//! - `output`: the collected lines
 
 pub(crate) mod child;
 mod output;
@@ -28,10 +27,10 @@ use super::account::Account;
 use child::Process;
 use output::Output;
 
-/// How long a killed program may take to be gone.
+/// How long a killed program may take to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why a program did not do what was expected of it. Each shows the end of its output.
+/// Why a program did not behave as expected, with the end of its output.
 #[derive(thiserror::Error)]
 pub enum Error {
     /// It could not be started.
@@ -42,43 +41,43 @@ pub enum Error {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// It did not do it in time. A slow machine needs a later bound.
-    #[error("{name} did not {what} within {bound:?}; the end of its output:\n{output}")]
-    TooLate {
+    /// It did not do something in time. A slow machine needs a longer timeout.
+    #[error("{name} did not {what} within {timeout:?}; the end of its output:\n{output}")]
+    TimedOut {
         /// The program.
         name: String,
-        /// What was waited for.
+        /// The expected event.
         what: &'static str,
-        /// How long.
-        bound: Duration,
+        /// The timeout.
+        timeout: Duration,
         /// The end of its output.
         output: String,
     },
-    /// It ended before it did, or in another way than it should.
+    /// It ended before it did something, or ended in an unexpected way.
     #[error("{name} ended ({status}) and did not {what}; the end of its output:\n{output}")]
     Ended {
         /// The program.
         name: String,
-        /// What was waited for.
+        /// The expected event.
         what: &'static str,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
         /// The end of its output.
         output: String,
     },
 }
 
-/// Tests unwrap, and what they print is this: the lines of the output below each other.
+/// `unwrap` prints this, so it shows the output line by line.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Start { source, .. } => write!(f, "{self}: {source}"),
-            Self::TooLate { .. } | Self::Ended { .. } => fmt::Display::fmt(self, f),
+            Self::TimedOut { .. } | Self::Ended { .. } => fmt::Display::fmt(self, f),
         }
     }
 }
 
-/// A program, its arguments and its surroundings. What it is given is not shown: there may be secrets in it.
+/// A program, its arguments and its environment. `Debug` shows the program only, because the rest may contain secrets.
 pub struct Launch {
     program: PathBuf,
     arguments: Vec<OsString>,
@@ -112,21 +111,21 @@ impl Launch {
         self
     }
 
-    /// A variable of its environment, which is otherwise ours.
+    /// Sets an environment variable. The rest of the environment is inherited.
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.variables.push((name.as_ref().to_owned(), Some(value.as_ref().to_owned())));
         self
     }
 
-    /// A variable of ours that it does not get.
+    /// Removes an inherited environment variable.
     #[must_use]
     pub fn env_remove(mut self, name: impl AsRef<OsStr>) -> Self {
         self.variables.push((name.as_ref().to_owned(), None));
         self
     }
 
-    /// The folder that it works in, which is otherwise ours.
+    /// The working directory. The default is inherited.
     #[must_use]
     pub fn current_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
@@ -139,10 +138,10 @@ impl Launch {
         self
     }
 
-    /// Starts it.
+    /// Starts the program.
     ///
     /// # Errors
-    /// When it is not there or the system refuses.
+    /// When it does not exist or cannot be executed.
     pub fn start(self) -> Result<Program, Error> {
         let name = self.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let started = self.try_start();
@@ -152,9 +151,9 @@ impl Launch {
     }
 
     fn try_start(&self) -> io::Result<(Process, Arc<Output>)> {
-        // What starts it in our place would put this into words of its own, and too late.
+        // `setpriv` would report a missing program later, and in its own words.
         std::fs::metadata(&self.program)?;
-        let mut command = child::tied_to_us(&self.program, "KILL");
+        let mut command = child::command_with_parent_death_signal(&self.program, "KILL");
         command.args(&self.arguments);
         for (name, value) in &self.variables {
             match value {
@@ -178,8 +177,8 @@ impl Launch {
     }
 }
 
-/// A program that was started. It is killed when this is dropped, with all it has started; while a test panics, the
-/// end of its output is printed.
+/// A running program. Dropping it kills it and its process group; if a test is panicking, it prints the end of the
+/// output first.
 #[derive(Debug)]
 pub struct Program {
     name: String,
@@ -191,7 +190,7 @@ impl Program {
     /// Starts the program at this path with these arguments.
     ///
     /// # Errors
-    /// When it is not there or the system refuses.
+    /// When it does not exist or cannot be executed.
     pub fn start(
         program: impl AsRef<Path>,
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
@@ -199,17 +198,17 @@ impl Program {
         Launch::new(program.as_ref()).args(arguments).start()
     }
 
-    /// The number of its process.
+    /// Its pid.
     pub fn id(&self) -> i32 {
         self.process.id()
     }
 
-    /// Whether it runs. A stopped program does.
+    /// Whether it runs. A suspended program counts as running.
     pub fn is_running(&self) -> bool {
         self.process.ended().is_none()
     }
 
-    /// How many lines it has written so far: a position to [look from](Self::wait_for_line_from).
+    /// How many lines it has written so far: a position for [`wait_for_line_from`](Self::wait_for_line_from).
     pub fn line_count(&self) -> usize {
         self.output.count()
     }
@@ -219,48 +218,53 @@ impl Program {
         self.output.tail()
     }
 
-    /// The first line that it has written, or comes to write, for which this holds; stdout and stderr alike.
+    /// Waits for the first line of stdout or stderr that matches. Lines that were written before count too.
     ///
     /// # Errors
-    /// When the bound passes or the program ends without it.
-    pub async fn wait_for_line(&self, wanted: impl FnMut(&str) -> bool, bound: Duration) -> Result<String, Error> {
-        self.wait_for_line_from(0, wanted, bound).await
+    /// When the timeout passes or the program ends without such a line.
+    pub async fn wait_for_line(
+        &self,
+        wanted: impl FnMut(&str) -> bool,
+        timeout: Duration,
+    ) -> Result<String, Error> {
+        self.wait_for_line_from(0, wanted, timeout).await
     }
 
-    /// The same, without the lines before a position.
+    /// Like [`wait_for_line`](Self::wait_for_line), without the lines before a position.
     ///
     /// # Errors
-    /// When the bound passes or the program ends without it.
+    /// When the timeout passes or the program ends without such a line.
     pub async fn wait_for_line_from(
         &self,
         position: usize,
         wanted: impl FnMut(&str) -> bool,
-        bound: Duration,
+        timeout: Duration,
     ) -> Result<String, Error> {
-        const WHAT: &str = "write the line that was waited for";
-        match tokio::time::timeout(bound, self.output.find(position, wanted)).await {
+        const WHAT: &str = "write the expected line";
+        match tokio::time::timeout(timeout, self.output.find(position, wanted)).await {
             Ok(Some(line)) => Ok(line),
             Ok(None) => match self.process.ends(KILL_TIMEOUT).await.then(|| self.process.ended()).flatten() {
                 Some(status) => Err(self.ended(WHAT, status)),
-                None => Err(self.too_late(WHAT, bound)), // it has closed its outputs and runs on
+                None => Err(self.too_late(WHAT, timeout)), // it has closed its outputs and still runs
             },
-            Err(_) => Err(self.too_late(WHAT, bound)),
+            Err(_) => Err(self.too_late(WHAT, timeout)),
         }
     }
 
-    /// Kills it and all it has started with SIGKILL, in the middle of whatever they do, and waits until it is gone.
+    /// Kills it and its process group with SIGKILL, and waits until it has ended.
     ///
     /// # Errors
-    /// When it does not go, which only the system can cause.
+    /// When it does not end in time.
     pub async fn kill9(&self) -> Result<(), Error> {
         self.process.signal_group(Signal::KILL);
         self.exit(KILL_TIMEOUT).await.map(drop)
     }
 
-    /// Stops it with SIGSTOP: it stays as it is and does nothing, like one that the system gives no time.
+    /// Suspends the process with SIGSTOP, as if the scheduler gave it no CPU time.
     ///
-    /// Returns once all of its threads have stopped: the signal reaches them one after the other, and until then one may still answer.
-    pub fn stop(&self) {
+    /// Returns when all its threads have stopped: the signal reaches one after the other, and one may still reply
+    /// before.
+    pub fn suspend(&self) {
         self.process.signal_group(Signal::STOP);
         let deadline = std::time::Instant::now() + KILL_TIMEOUT;
         while self.process.ended().is_none() && !has_stopped(self.id()) && std::time::Instant::now() < deadline {
@@ -268,41 +272,41 @@ impl Program {
         }
     }
 
-    /// Lets it go on after a stop.
-    pub fn cont(&self) {
+    /// Resumes a suspended process with SIGCONT.
+    pub fn resume(&self) {
         self.process.signal_group(Signal::CONT);
     }
 
-    /// Asks it to end, with SIGTERM.
+    /// Sends SIGTERM.
     pub fn term(&self) {
         self.process.signal(Signal::TERM);
     }
 
-    /// Waits until it ends, and says how. All that it has written can then be read.
+    /// Waits until it ends, and returns its exit status. All its output is then available.
     ///
     /// # Errors
-    /// When it does not end within the bound.
-    pub async fn exit(&self, bound: Duration) -> Result<ExitStatus, Error> {
+    /// When it does not end in time.
+    pub async fn exit(&self, timeout: Duration) -> Result<ExitStatus, Error> {
         const WHAT: &str = "end";
-        if !self.process.ends(bound).await {
-            return Err(self.too_late(WHAT, bound));
+        if !self.process.ends(timeout).await {
+            return Err(self.too_late(WHAT, timeout));
         }
-        // Its process group is gone, so no process holds the pipes: read the rest.
+        // Its process group has ended, so no process holds the pipes open: read the rest.
         let _ = tokio::time::timeout(KILL_TIMEOUT, self.output.ends()).await;
-        self.process.ended().ok_or_else(|| self.too_late(WHAT, bound))
+        self.process.ended().ok_or_else(|| self.too_late(WHAT, timeout))
     }
 
     /// Waits until it ends, and returns its exit code.
     ///
     /// # Errors
-    /// When it does not end within the bound, or by a signal.
-    pub async fn exit_code(&self, bound: Duration) -> Result<i32, Error> {
-        let status = self.exit(bound).await?;
+    /// When it does not end in time, or is ended by a signal.
+    pub async fn exit_code(&self, timeout: Duration) -> Result<i32, Error> {
+        let status = self.exit(timeout).await?;
         status.code().ok_or_else(|| self.ended("return an exit code", status))
     }
 
-    fn too_late(&self, what: &'static str, bound: Duration) -> Error {
-        Error::TooLate { name: self.name.clone(), what, bound, output: self.tail() }
+    fn too_late(&self, what: &'static str, timeout: Duration) -> Error {
+        Error::TimedOut { name: self.name.clone(), what, timeout, output: self.tail() }
     }
 
     fn ended(&self, what: &'static str, status: ExitStatus) -> Error {
@@ -315,17 +319,17 @@ impl Drop for Program {
         self.process.signal_group(Signal::KILL);
         self.process.wait(KILL_TIMEOUT);
         if std::thread::panicking() {
-            eprintln!("the end of what {} has written:\n{}", self.name, self.tail());
+            eprintln!("the end of the output of {}:\n{}", self.name, self.tail());
         }
     }
 }
 
-/// Whether every thread of a process is stopped or has ended. Where the system does not tell, it is taken to be so.
+/// Whether every thread of a process is stopped or has ended. Returns true on systems without `/proc`.
 fn has_stopped(pid: i32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
     threads.flatten().all(|thread| {
         let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        // The state follows the name, which is in parentheses and may hold anything.
+        // The state follows the name, which is in parentheses and may contain any character.
         stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['T', 't', 'Z', 'X']))
     })
 }

@@ -1,7 +1,6 @@
-//! Prometheus, and the promtool that it comes with: a private server on a free port of the loopback address, with its data
-//! in a folder of its own.
+//! A private Prometheus server on a free loopback port, and promtool.
 //!
-//! It knows how they are found and started. What is scraped, and by which rules, is the caller's business.
+//! The caller supplies the configuration and the alert rules.
 
 use std::env;
 use std::fmt;
@@ -16,57 +15,57 @@ use tempfile::TempDir;
 use super::cache;
 use super::process::{self, Launch, Program};
 
-const USUAL: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"];
+const USUAL_FOLDERS: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"];
 /// How long it may take to be ready.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Which of its programs.
+/// A program of the Prometheus distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
-    /// What checks and tests rules.
+    /// Checks and tests rules.
     Promtool,
     /// The server.
     Prometheus,
 }
 
-/// Why there is no Prometheus.
+/// Why Prometheus could not be started.
 #[derive(thiserror::Error)]
 pub enum Error {
-    /// There is no program to run. Get it.
+    /// The program was not found.
     #[error("found no {program}: run `scripts/setup --promtool`, or set {setting} to the program")]
-    Nowhere {
+    NotFound {
         /// The program.
         program: &'static str,
-        /// The variable that names it.
+        /// The environment variable that can name it.
         setting: &'static str,
     },
     /// It did not start. Its output says why.
     #[error(transparent)]
     Process(#[from] process::Error),
-    /// The system refused.
-    #[error("could not give Prometheus its files")]
+    /// A system call failed.
+    #[error("could not write the files of Prometheus")]
     System(#[from] io::Error),
     /// Its output has no listening address.
-    #[error("Prometheus does not say where it listens: {0}")]
-    Unclear(String),
+    #[error("the output of Prometheus has no listening address: {0}")]
+    NoAddress(String),
 }
 
-/// Tests unwrap, and what they print is this: it has to say what to do next.
+/// `unwrap` prints this, so it must say what to do next.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Process(error) => error.fmt(f),
             Self::System(error) => write!(f, "{self}: {error}"),
-            Self::Nowhere { .. } | Self::Unclear(_) => fmt::Display::fmt(self, f),
+            Self::NotFound { .. } | Self::NoAddress(_) => fmt::Display::fmt(self, f),
         }
     }
 }
 
-/// The program that its variable names, or else the first that is found: in the cache of `scripts/setup`, in the usual
-/// folders, on the PATH.
+/// The program that its environment variable names, or else the first in the cache of `scripts/setup`, the usual
+/// folders and the PATH.
 ///
 /// # Errors
-/// When there is none.
+/// When none of them has it.
 pub fn find(tool: Tool) -> Result<PathBuf, Error> {
     let (program, setting) = match tool {
         Tool::Promtool => ("promtool", "SYMPHONY_PROMTOOL"),
@@ -76,26 +75,27 @@ pub fn find(tool: Tool) -> Result<PathBuf, Error> {
         return Ok(named.into());
     }
     let mut folders: Vec<PathBuf> = cache::folders().map(|cache| cache.join("prometheus/bin")).collect();
-    folders.extend(USUAL.map(PathBuf::from));
+    folders.extend(USUAL_FOLDERS.map(PathBuf::from));
     folders.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
     let found = folders.into_iter().map(|folder| folder.join(program)).find(|path| path.is_file());
-    found.ok_or(Error::Nowhere { program, setting })
+    found.ok_or(Error::NotFound { program, setting })
 }
 
-/// A server that runs. It is gone with its data when this is dropped.
+/// A running server. Dropping it kills the server and removes its data.
 #[derive(Debug)]
 pub struct Prometheus {
     address: SocketAddr,
-    // Before the folder, which holds its data.
+    // Declared before the folder, so that it is dropped before its data.
     _program: Program,
     _folder: TempDir,
 }
 
 impl Prometheus {
-    /// Starts one with this configuration, beside which these rules are in `rules.yml`, and waits until it answers.
+    /// Starts a server with this configuration, which may refer to the rules as `rules.yml`, and waits until it is
+    /// ready.
     ///
     /// # Errors
-    /// When there is none to run, or it does not come up.
+    /// When the program is not found, or the server does not start.
     pub async fn start(configuration: &str, rules: &str) -> Result<Self, Error> {
         let program = find(Tool::Prometheus)?;
         let folder = tempfile::tempdir()?;
@@ -106,12 +106,12 @@ impl Prometheus {
         let program = Launch::new(program).args(arguments).current_dir(folder.path()).start()?;
         let line = program.wait_for_line(|line| line.contains("\"Listening on\""), DEADLINE).await?;
         let address = line.split_whitespace().find_map(|word| word.strip_prefix("address=")?.parse().ok());
-        let address = address.ok_or(Error::Unclear(line))?;
+        let address = address.ok_or(Error::NoAddress(line))?;
         program.wait_for_line(|line| line.contains("Server is ready to receive web requests"), DEADLINE).await?;
         Ok(Self { address, _program: program, _folder: folder })
     }
 
-    /// Where it answers.
+    /// The address of its HTTP API.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn finding_nothing_says_what_to_do_next() {
-        let refusal = format!("{:?}", Error::Nowhere { program: "promtool", setting: "SYMPHONY_PROMTOOL" });
+        let refusal = format!("{:?}", Error::NotFound { program: "promtool", setting: "SYMPHONY_PROMTOOL" });
         assert!(
             refusal.contains("`scripts/setup --promtool`") && refusal.contains("SYMPHONY_PROMTOOL"),
             "{refusal}"
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_configuration_that_is_none_is_told_in_its_own_words() {
+    async fn an_invalid_configuration_is_reported_with_the_output_of_prometheus() {
         let refusal = Prometheus::start("scrape_configs: 7\n", "").await.unwrap_err();
         assert!(format!("{refusal:?}").contains("cannot unmarshal"), "{refusal:?}");
     }

@@ -1,16 +1,15 @@
-//! A network between a client and PostgreSQL that stalls, breaks, and loses replies to order.
+//! A proxy between a client and PostgreSQL that stalls, closes connections and loses replies on request.
 //!
-//! It understands as much of the wire protocol as it takes to tell requests apart and to know when the server has
-//! finished one; it knows nothing of what they mean, and no TLS: who asks for it is told that there is none. It runs on
-//! a thread of its own, so that a test may block.
+//! It parses enough of the wire protocol to tell requests apart and to see when the server has finished one. It does
+//! not support TLS and rejects SSL requests. It runs on its own thread, so that a test may block.
 //!
 //! # Layout
 //!
-//! - [`Proxy`]: the network
-//! - [`Fault`]: what is to happen to certain requests
+//! - [`Proxy`]: the proxy
+//! - [`Fault`]: a fault to inject into matching requests
 //! - `session`: one connection and its two directions
-//! - `requests`: what a client has asked and not yet been answered
-//! - `wire`: messages
+//! - `requests`: requests that the server has not answered yet
+//! - `wire`: messages of the protocol
 
 mod fault;
 mod requests;
@@ -28,69 +27,70 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub use super::address::Unusable;
-use super::address::{Address, by_way_of};
+pub use super::address::InvalidDatabaseUrl;
+use super::address::{Address, rewrite_url};
 use super::port::{HOST, free_port};
 use fault::Faults;
-pub use fault::{Fault, Harm};
+pub use fault::{Fault, FaultKind};
 
-/// How long to wait when the system has no more connections to give.
+/// How long to wait after `accept` has failed, for example because there are too many open files.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Why there is no network.
+/// Why a proxy could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server's address cannot be used. Give another.
+    /// The server's URL does not have exactly one host and port.
     #[error(transparent)]
-    Address(#[from] Unusable),
-    /// The system refused. It says what.
+    Address(#[from] InvalidDatabaseUrl),
+    /// A system call failed.
     #[error("could not {what}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// Which way messages go.
+/// The direction of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From clients to the server: what they ask does not arrive.
+    /// From clients to the server: requests do not arrive.
     ToServer,
-    /// From the server to clients: they are not answered.
+    /// From the server to clients: replies do not arrive.
     ToClient,
-    /// Neither arrives.
+    /// Both: neither requests nor replies arrive.
     Both,
 }
 
-/// What becomes of connections that are made after a cut.
+/// What happens to new connections after a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Newcomers {
-    /// They are let through.
+pub enum NewConnections {
+    /// They are forwarded.
     Accept,
-    /// They are refused, as by a machine on which nothing listens.
+    /// They are refused, as if nothing listened on the port.
     Refuse,
 }
 
-/// What a proxy has done so far.
+/// Counters of a proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Connections that were let through.
+    /// Connections that were accepted.
     pub connections: u64,
     /// Connections that were closed by a cut.
     pub cut: u64,
-    /// Requests that were passed on to be executed.
+    /// Requests that were forwarded to the server.
     pub requests: u64,
-    /// Requests that were lost by a [fault](Harm::RequestLost).
+    /// Requests that a [fault](FaultKind::RequestLost) lost.
     pub requests_lost: u64,
-    /// Replies that were lost by a [fault](Harm::ReplyLost).
+    /// Replies that a [fault](FaultKind::ReplyLost) lost.
     pub replies_lost: u64,
-    /// Replies that were held back by a [fault](Harm::ReplyHeld).
+    /// Replies that a [fault](FaultKind::ReplyHeld) held.
     pub replies_held: u64,
 }
 
-/// A port on the loopback address that forwards to a server until a fault is injected. Dropping it closes all connections.
+/// A port on the loopback address that forwards to a server until a fault is injected. Dropping it closes all
+/// connections.
 pub struct Proxy {
     url: String,
     port: u16,
@@ -100,21 +100,21 @@ pub struct Proxy {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The address may hold a password.
+/// Without the URL, which may contain a password.
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Proxy").field("port", &self.port).field("counts", &self.counts()).finish_non_exhaustive()
     }
 }
 
-/// What the test and the connections have in common.
+/// State that the test and the connections share.
 struct Shared {
     server: Mutex<Address>,
-    /// Which ways are stalled.
+    /// Which directions are stalled.
     stalled: watch::Sender<Stalled>,
-    /// Counts the cuts: a session that sees it change closes.
+    /// The number of cuts: a session closes when it changes.
     cuts: watch::Sender<u64>,
-    /// The numbers of the connections that are open.
+    /// The ids of the open connections.
     open: watch::Sender<BTreeSet<u64>>,
     next: AtomicU64,
     faults: Faults,
@@ -127,18 +127,18 @@ struct Stalled {
     to_client: bool,
 }
 
-/// What the thread is told to do with its port.
+/// Commands to the thread: close or open its port.
 enum Command {
     Close(oneshot::Sender<()>),
     Open(oneshot::Sender<io::Result<()>>),
 }
 
 impl Proxy {
-    /// A proxy in front of the server that this URL leads to.
+    /// Starts a proxy in front of the server of this URL.
     ///
     /// # Errors
-    /// When the URL does not name one host and port, or the system refuses.
-    pub fn before(url: &str) -> Result<Self, Error> {
+    /// When the URL does not have one host and port, or a system call fails.
+    pub fn in_front_of(url: &str) -> Result<Self, Error> {
         let server = Address::of(url)?;
         let (listener, port) = listen().map_err(system("listen on a free port"))?;
         let shared = Arc::new(Shared {
@@ -150,31 +150,31 @@ impl Proxy {
             faults: Faults::default(),
             counts: Mutex::default(),
         });
-        let (commands, orders) = mpsc::unbounded_channel();
+        let (commands, receiver) = mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(system("make a runtime"))?;
+        let runtime = runtime.map_err(system("create a runtime"))?;
         let listener = {
             let _inside = runtime.enter();
             TcpListener::from_std(listener).map_err(system("listen"))?
         };
-        let gate = accept_loop(listener, port, orders, Arc::clone(&shared));
-        let thread = thread::Builder::new().name("proxy".into()).spawn(move || runtime.block_on(gate));
+        let accepting = accept_loop(listener, port, receiver, Arc::clone(&shared));
+        let thread = thread::Builder::new().name("proxy".into()).spawn(move || runtime.block_on(accepting));
         let thread = thread.map_err(system("start a thread"))?;
-        let url = by_way_of(url, port)?;
+        let url = rewrite_url(url, port)?;
         Ok(Self { url, port, shared, commands: Some(commands), thread: Some(thread) })
     }
 
-    /// The URL of the server by way of this proxy. It holds the password, if there is one.
+    /// The URL of the server through this proxy, with the password if there is one.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Another URL of the same server, such as that of another login, by way of this proxy.
+    /// Rewrites another URL of the same server, such as that of another login, to connect through this proxy.
     ///
     /// # Errors
-    /// When it is no URL.
-    pub fn instead_of(&self, url: &str) -> Result<String, Unusable> {
-        by_way_of(url, self.port)
+    /// When it is not a URL.
+    pub fn url_through(&self, url: &str) -> Result<String, InvalidDatabaseUrl> {
+        rewrite_url(url, self.port)
     }
 
     /// The port on the loopback address.
@@ -182,7 +182,7 @@ impl Proxy {
         self.port
     }
 
-    /// What it has done so far.
+    /// The counters so far.
     pub fn counts(&self) -> Counts {
         *self.shared.counts()
     }
@@ -192,17 +192,17 @@ impl Proxy {
         self.shared.open.borrow().len()
     }
 
-    /// Leads new connections to another server, as an address that moves does. Those that are open stay.
+    /// Forwards new connections to another server, as after a DNS failover. Open connections stay.
     ///
     /// # Errors
-    /// When the URL does not name one host and port.
-    pub fn redirect(&self, url: &str) -> Result<(), Unusable> {
+    /// When the URL does not have one host and port.
+    pub fn redirect(&self, url: &str) -> Result<(), InvalidDatabaseUrl> {
         *self.shared.server.lock().unwrap_or_else(PoisonError::into_inner) = Address::of(url)?;
         Ok(())
     }
 
-    /// Forwards nothing more that way, not even that a side has gone, until it is [released](Self::release). A
-    /// message that is already on its way may still arrive.
+    /// Forwards nothing in this direction, not even the end of a connection, until [`release`](Self::release). A
+    /// message in transit may still arrive.
     pub fn stall(&self, direction: Direction) {
         self.shared.stalled.send_modify(|stalled| {
             stalled.to_server |= direction != Direction::ToClient;
@@ -210,14 +210,14 @@ impl Proxy {
         });
     }
 
-    /// Ends every stall; what was held up goes on.
+    /// Ends every stall, and forwards what was stalled.
     pub fn release(&self) {
         self.shared.stalled.send_replace(Stalled::default());
     }
 
-    /// Closes all connections, and returns when both their sides are closed.
-    pub async fn cut(&self, newcomers: Newcomers) {
-        if newcomers == Newcomers::Refuse {
+    /// Closes all connections, and returns when both sides of each are closed.
+    pub async fn cut(&self, new_connections: NewConnections) {
+        if new_connections == NewConnections::Refuse {
             let (done, closed) = oneshot::channel();
             self.command(Command::Close(done));
             let _ = closed.await;
@@ -228,7 +228,7 @@ impl Proxy {
         let _ = open.wait_for(|open| open.range(..newer).next().is_none()).await;
     }
 
-    /// Lets new connections through again after a cut that refused them, on the same port.
+    /// Accepts new connections again, on the same port, after a cut that refused them.
     ///
     /// # Errors
     /// When another process has taken the port.
@@ -239,16 +239,16 @@ impl Proxy {
         opened.map_err(system("listen on the same port again"))
     }
 
-    /// Lets this happen to the next so many requests whose SQL text contains this, whatever the case of its letters.
+    /// Injects this fault into the next `times` requests whose SQL contains `text`, ignoring case.
     ///
-    /// A request is an execution: preparing a statement is none, and executing what was prepared counts by its text.
-    pub fn arm(&self, harm: Harm, text: &str, times: u32) -> Fault {
-        self.shared.faults.arm(harm, text, times)
+    /// Only an execution is a request: preparing a statement is not. A prepared statement matches by its SQL.
+    pub fn arm(&self, kind: FaultKind, text: &str, times: u32) -> Fault {
+        self.shared.faults.arm(kind, text, times)
     }
 
     fn command(&self, command: Command) {
         if let Some(commands) = &self.commands {
-            // Only a thread that has panicked does not listen; the caller gets no answer.
+            // The send fails only if the thread has panicked; the caller then gets no reply.
             let _ = commands.send(command);
         }
     }
@@ -273,7 +273,7 @@ impl Shared {
     }
 }
 
-/// A port that is ours.
+/// Listens on a free port.
 fn listen() -> io::Result<(std::net::TcpListener, u16)> {
     loop {
         let port = free_port()?;
@@ -292,13 +292,13 @@ fn listen() -> io::Result<(std::net::TcpListener, u16)> {
 async fn accept_loop(
     listener: TcpListener,
     port: u16,
-    mut orders: mpsc::UnboundedReceiver<Command>,
+    mut commands: mpsc::UnboundedReceiver<Command>,
     shared: Arc<Shared>,
 ) {
     let mut listener = Some(listener);
     loop {
         tokio::select! {
-            order = orders.recv() => match order {
+            command = commands.recv() => match command {
                 None => return,
                 Some(Command::Close(done)) => {
                     listener = None;

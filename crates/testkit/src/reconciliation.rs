@@ -36,18 +36,18 @@ pub use comparison::compare;
 pub use outboxes::{Attempt, Outbox, Outboxes, read};
 pub use report::{Counts, Finding, Report, UnknownOutcome};
 
-/// Why there is nothing to compare.
+/// Why the records could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The database did not answer. The login must be the owner of the schema or a superuser.
+    /// A database query failed. The login must be the owner of the schema or a superuser.
     #[error("the outbox could not be read")]
     Database(#[from] tokio_postgres::Error),
-    /// The bank's ledger is damaged, or is not one.
-    #[error("line {line} is not of a bank's ledger")]
+    /// The bank's ledger is damaged, or the text is not a ledger.
+    #[error("line {line} is not a valid bank ledger entry")]
     Bank {
-        /// The line, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The parse error.
         source: serde_json::Error,
     },
 }

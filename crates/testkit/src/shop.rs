@@ -1,6 +1,6 @@
 //! A sample shop that uses the outbox, for the demo: a table of orders, and logins with the roles that they need.
 //!
-//! It reads the tables itself, not the views that the demo shows beside it.
+//! It reads the tables directly, independently of the views that the demo shows.
 //!
 //! # Layout
 //!
@@ -47,7 +47,7 @@ const CREATE: &str = "
     grant symphony_readonly, symphony_auditor to console_read;
     create role console_act login;
     grant symphony_operator to console_act;";
-// A cast, so that no float comes near an amount.
+// The cast from text avoids floating-point numbers.
 const INSERT_ORDER: &str =
     "insert into orders (order_id, participant_id, amount) values ($1, $2, $3::text::numeric)";
 const COMMITTED: &str = "select o.order_id from orders o";

@@ -1,12 +1,12 @@
 //! Test databases with Symphony installed: one for each test and each proof, dropped afterwards.
 //!
-//! Installing takes a while, so it is done once per server into a template, and every database is a clone of it. All
-//! clones live on the same server and share its roles, which is why a login made here has a name of its own.
+//! Symphony is installed once per server, into a template database that is cloned for each test. All clones share the
+//! roles of the server, so each login that a test creates has a random name.
 //!
 //! # Layout
 //!
-//! - [`Server`]: where databases are made, and the template they are made from
-//! - [`Database`]: one clone, from creation to removal
+//! - [`Server`]: creates databases from a template
+//! - [`Database`]: one clone, removed on drop
 //! - [`SharedServer`]: a server that other applications use; a run leaves no trace on it
 
 mod database;
@@ -25,7 +25,7 @@ use super::postgres::{self, Binaries, Cluster, FindError, Options};
 pub use database::Database;
 pub use shared_server::SharedServer;
 
-/// The setting by which `with-postgres` says where the server is.
+/// The environment variable with the URL of the server, set by `with-postgres`.
 const SERVER_VARIABLE: &str = "SYMPHONY_TEST_SERVER";
 /// How long to wait until no session uses the template.
 const TEMPLATE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -37,42 +37,42 @@ const TEMPLATE_LOCK: i64 = 7_000_000_001;
 /// The server of this process if SYMPHONY_TEST_SERVER is not set. It ends with the process.
 static PRIVATE: OnceCell<Cluster> = OnceCell::const_new();
 
-/// Why there is no test database.
+/// Why a test database could not be created or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no PostgreSQL to start.
-    #[error("there is no server: set {SERVER_VARIABLE}, or let one be found")]
+    /// PostgreSQL was not found.
+    #[error("no server: {SERVER_VARIABLE} is not set, and no PostgreSQL installation was found")]
     Find(#[from] FindError),
     /// The private server did not start.
     #[error("the private server did not start")]
     Start(#[from] postgres::Error),
-    /// The database refused. The source says what.
+    /// The server refused a statement.
     #[error("could not {what}")]
     Refused {
-        /// What was tried.
+        /// The operation.
         what: String,
         /// The error of the server.
         source: tokio_postgres::Error,
     },
-    /// The login may not do what proofs need. Use another.
+    /// The login lacks a privilege that the proofs need.
     #[error("the login {user} {lacks}")]
     Rights {
         /// The login.
         user: String,
-        /// What it may not do.
+        /// The missing privilege.
         lacks: &'static str,
     },
-    /// The address cannot be used, or the server was not reached or did not let us in.
+    /// The URL is invalid, or the connection failed.
     #[error("could not connect")]
     Connect(#[from] connect::Error),
 }
 
-/// Wraps an error of the server with what was tried.
+/// Wraps an error of the server with the operation.
 fn refused(what: impl Into<String>) -> impl FnOnce(tokio_postgres::Error) -> Error {
     move |source| Error::Refused { what: what.into(), source }
 }
 
-/// A server on which test databases are made, reached as a superuser.
+/// A server on which test databases are created, with a superuser login.
 #[derive(Clone, Debug)]
 pub struct Server {
     target: Target,
@@ -80,7 +80,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// The server that `SYMPHONY_TEST_SERVER` names, or else a private one of this process.
+    /// The server of `SYMPHONY_TEST_SERVER`, or else a private server of this process.
     pub async fn from_env() -> Result<Self, Error> {
         if let Some(url) = std::env::var(SERVER_VARIABLE).ok().filter(|url| !url.is_empty()) {
             return Self::at(&url);
@@ -94,7 +94,7 @@ impl Server {
         Self::at(&cluster.url("postgres"))
     }
 
-    /// The server at this address, whose user has to be a superuser.
+    /// The server at this URL, whose user must be a superuser.
     pub fn at(url: &str) -> Result<Self, Error> {
         Ok(Self { target: Target::parse(url)?, template: template_name() })
     }
@@ -109,7 +109,7 @@ impl Server {
         admin.execute(lock, &[&TEMPLATE_LOCK]).await.map_err(refused("lock the template"))?;
         let made = "select datistemplate from pg_database where datname = $1";
         let made = admin.query_opt(made, &[&name]).await.map_err(refused("look for the template"))?;
-        // Marked as a template when it is complete: a database of that name without the mark was never finished.
+        // Marked as a template when it is complete: without the mark, its creation was interrupted.
         if made.is_some_and(|row| row.get(0)) {
             return Ok(name);
         }
@@ -117,7 +117,7 @@ impl Server {
         Ok(name)
     }
 
-    /// A fresh clone of the template.
+    /// A new clone of the template.
     pub async fn database(&self) -> Result<Database, Error> {
         let template = self.template().await?;
         let name = format!("symphony_test_{:016x}", RandomState::new().hash_one(std::process::id()));
@@ -126,7 +126,7 @@ impl Server {
         Ok(Database::new(self.clone(), name))
     }
 
-    /// A fresh database with nothing in it.
+    /// A new empty database.
     pub async fn empty_database(&self) -> Result<Database, Error> {
         let name = format!("symphony_test_{:016x}", RandomState::new().hash_one(std::process::id()));
         let admin = self.admin().await?;
@@ -152,16 +152,17 @@ impl Server {
         Ok(self.target.database(database).connect().await?)
     }
 
-    /// A session in the database that the address names, which is no test database.
+    /// A session in the database of the URL, which is not a test database.
     async fn admin(&self) -> Result<Client, Error> {
         let admin = self.target.connect().await?;
-        // A superuser asks here, in a database of others, where a schema that is called like the login may hold their operators.
+        // This database belongs to others. A schema named like the login could contain operators that a superuser would
+        // execute.
         admin.batch_execute(PIN_SEARCH_PATH).await.map_err(refused("pin the search_path"))?;
         Ok(admin)
     }
 }
 
-/// Another name for another schema, so that a server may hold the templates of several builds.
+/// A name with a hash of the schema, so that a server can have templates of several builds.
 fn template_name() -> String {
     let mut hasher = DefaultHasher::new();
     script(&Lane::ALL).hash(&mut hasher);
@@ -182,7 +183,7 @@ async fn clone(admin: &Client, template: &str, name: &str) -> Result<(), Error> 
     }
 }
 
-/// Removes a template, finished or not.
+/// Removes a template, complete or not.
 async fn remove_template(admin: &Client, name: &str) -> Result<(), Error> {
     let made = "select from pg_database where datname = $1";
     let made = admin.query_opt(made, &[&name]).await.map_err(refused("look for the template"))?;
@@ -193,7 +194,7 @@ async fn remove_template(admin: &Client, name: &str) -> Result<(), Error> {
     remove_database(admin, name).await
 }
 
-/// Drops a database and ends its sessions.
+/// Drops a database and terminates its sessions.
 async fn remove_database(admin: &Client, name: &str) -> Result<(), Error> {
     let drop = format!("drop database if exists {name} with (force)");
     admin.batch_execute(&drop).await.map_err(refused(format!("drop database {name}")))

@@ -6,39 +6,39 @@ use std::path::PathBuf;
 
 use super::cache;
 
-const USUAL: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"];
+const USUAL_FOLDERS: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"];
 
-/// Which program.
+/// A program that tests run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
     /// Chromium, or a browser based on it.
     Chromium,
-    /// Tests an API against its OpenAPI description.
+    /// Schemathesis, which tests an API against its OpenAPI description.
     Schemathesis,
 }
 
-/// There is no such program. Get it.
+/// The program was not found.
 #[derive(thiserror::Error)]
 #[error("found no {program}: run `scripts/setup {option}`, or set {setting} to the program")]
-pub struct Nowhere {
+pub struct ToolNotFound {
     program: &'static str,
     option: &'static str,
     setting: &'static str,
 }
 
-/// Tests unwrap, and what they print is this: it has to say what to do next.
-impl fmt::Debug for Nowhere {
+/// `unwrap` prints this, so it must say what to do next.
+impl fmt::Debug for ToolNotFound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// The program that its variable names, or else the first that is found: in the cache of `scripts/setup`, in the usual
-/// folders, on the PATH.
+/// The program that its environment variable names, or else the first in the cache of `scripts/setup`, the usual
+/// folders and the PATH.
 ///
 /// # Errors
-/// When there is none.
-pub fn find(tool: Tool) -> Result<PathBuf, Nowhere> {
+/// When none of them has it.
+pub fn find(tool: Tool) -> Result<PathBuf, ToolNotFound> {
     let (names, option, setting): (&[&'static str], _, _) = match tool {
         Tool::Chromium => {
             let names = &["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
@@ -51,10 +51,10 @@ pub fn find(tool: Tool) -> Result<PathBuf, Nowhere> {
     }
     let program = names.first().copied().unwrap_or_default();
     let mut folders: Vec<PathBuf> = cache::folders().map(|cache| cache.join(program).join("bin")).collect();
-    folders.extend(USUAL.map(PathBuf::from));
+    folders.extend(USUAL_FOLDERS.map(PathBuf::from));
     folders.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
     let mut files = folders.iter().flat_map(|folder| names.iter().map(|name| folder.join(name)));
-    files.find(|file| file.is_file()).ok_or(Nowhere { program, option, setting })
+    files.find(|file| file.is_file()).ok_or(ToolNotFound { program, option, setting })
 }
 
 #[cfg(test)]
@@ -63,8 +63,8 @@ mod tests {
 
     #[test]
     fn finding_nothing_says_what_to_do_next() {
-        let nowhere = Nowhere { program: "chromium", option: "--browser", setting: "SYMPHONY_CHROMIUM" };
-        let output = format!("{nowhere:?}");
+        let error = ToolNotFound { program: "chromium", option: "--browser", setting: "SYMPHONY_CHROMIUM" };
+        let output = format!("{error:?}");
         assert!(output.contains("scripts/setup --browser") && output.contains("SYMPHONY_CHROMIUM"), "{output}");
     }
 }

@@ -12,16 +12,16 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The condition did not hold in time.
 #[derive(thiserror::Error)]
-#[error("timed out after {bound:?} waiting until {what}")]
-pub struct TooLate {
+#[error("timed out after {timeout:?} waiting until {what}")]
+pub struct TimedOut {
     /// The condition, as it completes "until …".
     pub what: String,
-    /// For how long.
-    pub bound: Duration,
+    /// The timeout.
+    pub timeout: Duration,
 }
 
-/// Tests unwrap, and what they print is this.
-impl fmt::Debug for TooLate {
+/// `unwrap` prints this.
+impl fmt::Debug for TimedOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -30,33 +30,33 @@ impl fmt::Debug for TooLate {
 /// Polls until the condition holds. A poll that never returns counts against the timeout too.
 ///
 /// # Errors
-/// When the bound has passed first.
+/// When the timeout passes first.
 pub async fn until(
     what: impl Into<String>,
-    bound: Duration,
+    timeout: Duration,
     mut condition: impl AsyncFnMut() -> bool,
-) -> Result<(), TooLate> {
-    until_some(what, bound, async || condition().await.then_some(())).await
+) -> Result<(), TimedOut> {
+    until_some(what, timeout, async || condition().await.then_some(())).await
 }
 
 /// Polls until there is a value, and returns it.
 ///
 /// # Errors
-/// When the bound has passed first.
+/// When the timeout passes first.
 pub async fn until_some<T>(
     what: impl Into<String>,
-    bound: Duration,
-    mut question: impl AsyncFnMut() -> Option<T>,
-) -> Result<T, TooLate> {
-    let asked = async {
+    timeout: Duration,
+    mut poll: impl AsyncFnMut() -> Option<T>,
+) -> Result<T, TimedOut> {
+    let polling = async {
         loop {
-            if let Some(answer) = question().await {
-                return answer;
+            if let Some(value) = poll().await {
+                return value;
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    tokio::time::timeout(bound, asked).await.map_err(|_| TooLate { what: what.into(), bound })
+    tokio::time::timeout(timeout, polling).await.map_err(|_| TimedOut { what: what.into(), timeout })
 }
 
 #[cfg(test)]
@@ -64,31 +64,31 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_condition_that_comes_to_hold_ends_the_wait() {
-        let mut asked = 0;
+    async fn polling_ends_when_the_condition_holds() {
+        let mut polls = 0;
         let third = async || {
-            asked += 1;
-            asked == 3
+            polls += 1;
+            polls == 3
         };
-        until("it was asked three times", DEFAULT_TIMEOUT, third).await.unwrap();
-        assert_eq!(asked, 3);
+        until("it was polled three times", DEFAULT_TIMEOUT, third).await.unwrap();
+        assert_eq!(polls, 3);
     }
 
     #[tokio::test]
-    async fn a_condition_that_holds_is_seen_even_without_time() {
-        until("what is so is so", Duration::ZERO, async || true).await.unwrap();
+    async fn a_condition_that_holds_at_once_is_seen_even_with_a_timeout_of_zero() {
+        until("true", Duration::ZERO, async || true).await.unwrap();
     }
 
     #[tokio::test]
     async fn a_timeout_names_the_condition() {
-        let bound = Duration::from_millis(30);
-        let refusal = until("it holds", bound, async || false).await.unwrap_err();
+        let timeout = Duration::from_millis(30);
+        let refusal = until("it holds", timeout, async || false).await.unwrap_err();
         assert_eq!(format!("{refusal:?}"), "timed out after 30ms waiting until it holds");
     }
 
     #[tokio::test]
     async fn a_poll_that_never_returns_times_out() {
-        let bound = Duration::from_millis(30);
-        until_some::<()>("it answers", bound, async || std::future::pending().await).await.unwrap_err();
+        let timeout = Duration::from_millis(30);
+        until_some::<()>("it answers", timeout, async || std::future::pending().await).await.unwrap_err();
     }
 }

@@ -10,7 +10,7 @@ use symphony_testkit::postgres::{Binaries, Cluster, Options};
 use symphony_testkit::test_database::SharedServer;
 use tokio_postgres::Client;
 
-/// A server of its own: roles are counted on all of it.
+/// A private server, because the tests count its roles.
 async fn server() -> Cluster {
     Cluster::start(&Binaries::find().unwrap(), Options::default()).await.unwrap()
 }
@@ -67,7 +67,7 @@ async fn a_second_run_waits_for_the_first_and_leaves_nothing_either() {
     client.batch_execute("create database shop").await.unwrap();
     let first = SharedServer::lock(&cluster.url("postgres")).await.unwrap();
     first.server().database().await.unwrap().close().await.unwrap();
-    // By way of another database, where other locks are.
+    // Through another database, because advisory locks belong to one database.
     let url = cluster.url("shop");
     let second = tokio::spawn(async move { SharedServer::lock(&url).await.unwrap() });
     let waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted";

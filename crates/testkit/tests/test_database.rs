@@ -1,4 +1,4 @@
-//! The test databases: what is in them, that they are apart from each other, and that none is left behind.
+//! Test databases: their content, their isolation from each other, and their removal.
 #![expect(
     clippy::unwrap_used,
     reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
@@ -8,7 +8,7 @@ use symphony_testkit::test_database::Server;
 use tokio_postgres::NoTls;
 
 #[tokio::test]
-async fn databases_asked_for_at_once_share_a_template_and_nothing_else() {
+async fn databases_created_at_the_same_time_share_a_template_and_no_data() {
     let server = Server::from_env().await.unwrap();
     let (one, other) = tokio::try_join!(server.database(), server.database()).unwrap();
     let client = one.connect_as("symphony_operator").await.unwrap();
@@ -19,7 +19,7 @@ async fn databases_asked_for_at_once_share_a_template_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_login_holds_the_roles_it_was_given() {
+async fn a_login_has_the_roles_it_was_granted() {
     let server = Server::from_env().await.unwrap();
     let database = server.database().await.unwrap();
     let url = database.url_as_login(&["symphony_readonly"]).await.unwrap();
@@ -32,7 +32,7 @@ async fn a_login_holds_the_roles_it_was_given() {
 }
 
 #[tokio::test]
-async fn a_database_is_gone_with_its_logins_whether_closed_or_dropped_in_a_panic() {
+async fn a_database_and_its_logins_are_removed_when_closed_or_dropped_in_a_panic() {
     let server = Server::from_env().await.unwrap();
     let closed = server.database().await.unwrap();
     let dropped = server.database().await.unwrap();

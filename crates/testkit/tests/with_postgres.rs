@@ -1,4 +1,4 @@
-//! The program `with-postgres`: what its command sees, how it exits, and that nothing outlives it.
+//! The program `with-postgres`: the environment of its command, its exit codes, and its cleanup.
 #![expect(
     clippy::unwrap_used,
     reason = "clippy.toml allows it in tests, and does not see that helpers here are of them"
@@ -22,24 +22,24 @@ fn the_command_gets_the_address_and_its_exit_code_is_passed_on() {
 }
 
 #[test]
-fn a_command_that_dies_by_a_signal_is_reported_as_shells_do() {
+fn a_command_that_is_ended_by_a_signal_is_reported_as_shells_do() {
     let output = with_postgres(&["sh", "-c", "kill -9 $$"]);
     assert_eq!(output.status.code(), Some(128 + 9));
 }
 
 #[test]
-fn failures_before_the_command_have_codes_of_their_own() {
+fn failures_before_the_command_have_separate_exit_codes() {
     assert_eq!(with_postgres(&["no-such-command"]).status.code(), Some(127));
     assert_eq!(with_postgres(&["/"]).status.code(), Some(126));
 
     let output = program().args(["--bindir", "/nowhere", "--", "true"]).output().unwrap();
     assert_eq!(output.status.code(), Some(125));
-    let words = String::from_utf8(output.stderr).unwrap();
-    assert!(words.contains("scripts/setup"), "an error must say what to do next: {words}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("scripts/setup"), "an error must say what to do next: {stderr}");
 }
 
 #[tokio::test]
-async fn a_request_to_end_reaches_the_command_and_then_the_server_is_removed() {
+async fn sigterm_reaches_the_command_and_then_the_server_is_removed() {
     let mut running = Running::start();
     let folder = running.server_folder().await;
 
@@ -50,17 +50,17 @@ async fn a_request_to_end_reaches_the_command_and_then_the_server_is_removed() {
     assert!(!folder.exists());
 }
 
-/// Needs `/proc`, by which an orphan is told from a process that has inherited its number.
+/// Needs `/proc`, to tell an orphan from a process that has reused its pid.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_server_whose_owner_was_killed_is_gone_after_the_next_start() {
+async fn a_server_whose_owner_was_killed_is_removed_by_the_next_start() {
     let mut running = Running::start();
     let folder = running.server_folder().await;
     running.child.kill().unwrap();
     running.child.wait().unwrap();
 
-    // The kernel has told the orphan to stop, which takes a moment; if it could not, the next start does. It
-    // leaves the folder alone only while another that starts just now is at it.
+    // The kernel signals the orphan to stop, which takes a moment; if it does not, the next start does. A start leaves
+    // the folder alone only while another start removes it.
     let deadline = Instant::now() + Duration::from_secs(30);
     while folder.exists() {
         assert!(Instant::now() < deadline, "{} is still there", folder.display());
@@ -77,10 +77,10 @@ fn with_postgres(command: &[&str]) -> Output {
     program().arg("--").args(command).output().unwrap()
 }
 
-/// The program, running a command that waits until it is ended, or until the test is.
+/// The program with a command that runs until it is ended or the test ends.
 struct Running {
     child: Child,
-    /// Apart from the child, because waiting for a child closes its input, and with it ends the command.
+    /// Separate from the child, because waiting for a child closes its stdin, which ends the command.
     _input: ChildStdin,
     url: String,
 }

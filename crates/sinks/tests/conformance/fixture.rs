@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use symphony_relay::sink::{Message, Sink};
-use symphony_testkit::brokers::{Broker, Kind, Terms};
+use symphony_testkit::brokers::{Broker, BrokerAuth, Kind};
 use tempfile::TempDir;
 
 use crate::certificate_authority::CertificateAuthority;
@@ -123,6 +123,7 @@ pub(crate) fn received(message: &Message) -> ReceivedEvent {
 
 /// A broker with the password of the tests.
 pub(crate) async fn broker(kind: Kind, tls: Option<&CertificateAuthority>) -> Broker {
-    let terms = Terms { password: PASSWORD.to_owned(), tls: tls.map(|authority| authority.issue("localhost")) };
-    Broker::start(kind, &terms).await.unwrap()
+    let auth =
+        BrokerAuth { password: PASSWORD.to_owned(), tls: tls.map(|authority| authority.issue("localhost")) };
+    Broker::start(kind, &auth).await.unwrap()
 }

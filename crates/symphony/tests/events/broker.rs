@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use symphony_testkit::brokers::{Broker, Kind, Terms, USER};
+use symphony_testkit::brokers::{Broker, BrokerAuth, Kind, USER};
 use symphony_testkit::reconciliation::events::Event;
 
 use crate::rabbitmq;
@@ -20,7 +20,7 @@ pub(crate) struct TestBroker {
 impl TestBroker {
     /// Starts it and creates the destination.
     pub(crate) async fn start(kind: Kind) -> Self {
-        let broker = Broker::start(kind, &Terms { password: PASSWORD.to_owned(), tls: None }).await.unwrap();
+        let broker = Broker::start(kind, &BrokerAuth { password: PASSWORD.to_owned(), tls: None }).await.unwrap();
         match kind {
             Kind::RabbitMq => rabbitmq::prepare(broker.port()).await,
             Kind::Nats | Kind::Redis => broker.prepare(DESTINATION).await.unwrap(),

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::os::unix::process::ExitStatusExt as _;
 
 use symphony_relay::fail_point::ALL;
-use symphony_testkit::proxy::{Harm, Proxy};
+use symphony_testkit::proxy::{FaultKind, Proxy};
 use symphony_testkit::wait::DEFAULT_TIMEOUT;
 
 use crate::harness::Harness;
@@ -98,8 +98,8 @@ async fn whatever_step_a_relayer_dies_at_another_carries_on() {
 /// A relayer that is stopped during a claim, so that it has to release the rows that the claim returns.
 async fn stopped_during_a_claim(harness: &Harness, fail_point: &str) -> Relayer {
     let mut settings = harness.settings.clone().abort_at(fail_point);
-    let network = Proxy::before(&settings.url).unwrap();
-    let claim = network.arm(Harm::ReplyHeld, "claim_metadata_batch", 1);
+    let network = Proxy::in_front_of(&settings.url).unwrap();
+    let claim = network.arm(FaultKind::ReplyHeld, "claim_metadata_batch", 1);
     (settings.url, settings.log_level) = (network.url().to_owned(), "info");
     let victim = harness.start_relayer_with(&settings).await;
     claim.wait_fired(1, DEFAULT_TIMEOUT).await.unwrap();

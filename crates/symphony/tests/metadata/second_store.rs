@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use symphony_db::connect::Target;
-use symphony_testkit::brokers::{Broker, Kind, Terms, USER};
+use symphony_testkit::brokers::{Broker, BrokerAuth, Kind, USER};
 use symphony_testkit::postgres::{Binaries, Cluster, Options};
 use tokio_postgres::Client;
 
@@ -34,8 +34,8 @@ impl SecondStore {
     }
 
     pub(crate) async fn redis() -> Self {
-        let terms = Terms { password: PASSWORD.to_owned(), tls: None };
-        Self::Redis(Box::new(Broker::start(Kind::Redis, &terms).await.unwrap()))
+        let auth = BrokerAuth { password: PASSWORD.to_owned(), tls: None };
+        Self::Redis(Box::new(Broker::start(Kind::Redis, &auth).await.unwrap()))
     }
 
     /// The settings section of this store.

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use symphony_db::payment::{Completion, OUTCOME_UNKNOWN, Outcome, RailAnswer, Reason, worker};
 use symphony_db::{BatchSize, WorkerId};
 use symphony_testkit::process::{Launch, Program};
-use symphony_testkit::proxy::{Newcomers, Proxy};
+use symphony_testkit::proxy::{NewConnections, Proxy};
 use symphony_testkit::test_database::{Database, Server};
 use symphony_testkit::wait::DEFAULT_TIMEOUT;
 
@@ -287,7 +287,7 @@ async fn a_watch_shows_each_change_and_continues_after_a_database_outage() {
         symphony(&url, &[&["enqueue"], &key[..]].concat()).exits(0);
     };
     let watching = Launch::new(env!("CARGO_BIN_EXE_symphony")).args(["status", "--watch", "1", "--json"]);
-    let network = Proxy::before(&database.url_as_login(&["symphony_readonly"]).await.unwrap()).unwrap();
+    let network = Proxy::in_front_of(&database.url_as_login(&["symphony_readonly"]).await.unwrap()).unwrap();
     let watching = watching.env("DATABASE_URL", network.url()).start().unwrap();
     let due = async |count: i64| {
         // A document is a line.
@@ -300,7 +300,7 @@ async fn a_watch_shows_each_change_and_continues_after_a_database_outage() {
     due(0).await;
     enqueue("pay-1");
     due(1).await;
-    network.cut(Newcomers::Refuse).await;
+    network.cut(NewConnections::Refuse).await;
     watching.wait_for_line(|line| line.starts_with("error: "), DEFAULT_TIMEOUT).await.unwrap();
     network.accept().await.unwrap();
     enqueue("pay-2");

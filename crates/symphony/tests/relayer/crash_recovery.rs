@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use symphony_relay::fail_point::ALL;
-use symphony_testkit::proxy::{Harm, Proxy};
+use symphony_testkit::proxy::{FaultKind, Proxy};
 use symphony_testkit::wait::DEFAULT_TIMEOUT;
 
 use crate::harness::{Harness, ORDERED, RAIL};
@@ -54,8 +54,8 @@ fn settings(harness: &Harness, fail_point: &str) -> Settings {
 
 /// A relayer that is stopped during a claim, so that it has to release the rows that the claim returns.
 async fn stopped_during_a_claim(harness: &Harness, fail_point: &str) -> Relayer {
-    let network = Proxy::before(&harness.url).unwrap();
-    let claim = network.arm(Harm::ReplyHeld, "claim_outbox_batch", 1);
+    let network = Proxy::in_front_of(&harness.url).unwrap();
+    let claim = network.arm(FaultKind::ReplyHeld, "claim_outbox_batch", 1);
     let mut settings = settings(harness, fail_point);
     settings.url = network.url().to_owned();
     let victim = harness.start_relayer(&settings).await;

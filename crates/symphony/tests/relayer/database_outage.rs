@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use serde_json::json;
 use symphony_db::connect::Target;
 use symphony_testkit::postgres::{Binaries, Cluster, Options, Replication, Standby};
-use symphony_testkit::proxy::{Direction, Newcomers, Proxy};
+use symphony_testkit::proxy::{Direction, NewConnections, Proxy};
 use symphony_testkit::test_database::Server;
 use symphony_testkit::wait::{DEFAULT_TIMEOUT, until};
 
@@ -111,7 +111,7 @@ async fn a_failover_to_a_synchronous_standby_loses_nothing() {
 #[tokio::test]
 async fn a_lease_that_cannot_be_renewed_ends_its_dispatch_and_the_bank_is_asked_afterwards() {
     let harness = Harness::start().await;
-    let network = Proxy::before(&harness.url).unwrap();
+    let network = Proxy::in_front_of(&harness.url).unwrap();
     let mut settings = harness.settings();
     settings.url = network.url().to_owned();
     let relayer = harness.start_relayer(&settings).await;
@@ -136,7 +136,7 @@ async fn a_lease_that_cannot_be_renewed_ends_its_dispatch_and_the_bank_is_asked_
 #[tokio::test]
 async fn a_relayer_that_is_told_to_stop_while_the_database_is_down_exits_all_the_same() {
     let harness = Harness::start().await;
-    let network = Proxy::before(&harness.url).unwrap();
+    let network = Proxy::in_front_of(&harness.url).unwrap();
     // A long grace must not delay the exit: there is nothing to wait for once the leases have expired.
     let mut settings = harness.settings().payment("grace", "'10m'");
     settings.url = network.url().to_owned();
@@ -144,7 +144,7 @@ async fn a_relayer_that_is_told_to_stop_while_the_database_is_down_exits_all_the
     harness.bank.set_faults(&json!({"latency": "1s"})).await;
     harness.enqueue("unrecorded", IN_FLIGHT).await;
     harness.wait_for_leases(IN_FLIGHT).await;
-    network.cut(Newcomers::Refuse).await;
+    network.cut(NewConnections::Refuse).await;
     first.stop().await;
 
     // The next relayer asks the bank for the results that the first could not record.

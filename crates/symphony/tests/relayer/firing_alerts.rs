@@ -8,7 +8,7 @@ use serde_json::json;
 use symphony_db::payment::worker;
 use symphony_db::{BatchSize, WorkerId};
 use symphony_testkit::pgbouncer::Pooler;
-use symphony_testkit::proxy::{Newcomers, Proxy};
+use symphony_testkit::proxy::{NewConnections, Proxy};
 use symphony_testkit::wait::{DEFAULT_TIMEOUT, until};
 
 use crate::bank::Bank;
@@ -79,7 +79,7 @@ async fn url_with_a_fast_clock(harness: &Harness, pooler: &Pooler) -> String {
          alter role {login} set search_path = fake, pg_catalog"
     );
     harness.superuser().await.batch_execute(&fake_clock).await.unwrap();
-    pooler.instead_of(&url).unwrap()
+    pooler.url_through(&url).unwrap()
 }
 
 /// Bypasses the SQL functions: a trigger records each payment of [`ENDED`] as dispatched just before the relayer does.
@@ -124,14 +124,14 @@ async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the
     leave_overdue_rows(&harness).await;
 
     // A relayer whose bank is always busy and whose listener will be cut.
-    let listen_proxy = Proxy::before(&harness.url).unwrap();
+    let listen_proxy = Proxy::in_front_of(&harness.url).unwrap();
     let mut busy = settings(&harness, &[RAIL, CHEQUE, ENDED]);
     busy.listen_url = listen_proxy.url().to_owned();
     busy.extra = "[payment.breaker]\nfailures = 1000\n".to_owned();
     let busy = harness.start_relayer(&busy.without_inquiry()).await;
     // A relayer whose bank is down and whose database clock is an hour ahead.
     let mut isolated = settings(&harness, &[DEAD]);
-    let pooler = Pooler::before(&harness.database.url(), 8).await.unwrap();
+    let pooler = Pooler::in_front_of(&harness.database.url(), 8).await.unwrap();
     isolated.url = url_with_a_fast_clock(&harness, &pooler).await;
     isolated.listen_url = harness.url.clone();
     isolated.extra = "[payment.breaker]\nfailures = 1\nopen_for = '1s'\nmax_open_for = '60s'\n".to_owned();
@@ -143,7 +143,7 @@ async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the
         .collect();
     let isolated = harness.start_relayer(&isolated).await;
     // A relayer that loses its database during dispatches.
-    let database_proxy = Proxy::before(&harness.url).unwrap();
+    let database_proxy = Proxy::in_front_of(&harness.url).unwrap();
     let bank = std::mem::replace(&mut harness.bank, Bank::start(&["--fault", "latency=60s"]).await);
     let mut cut = settings(&harness, &[SLOW]);
     cut.url = database_proxy.url().to_owned();
@@ -163,8 +163,8 @@ async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the
         json!({"busy": "1", "retry_after": "1s", "for_key": {(key(CHEQUE)): ["cut_after"], (key(ENDED)): ["ok"]}});
     enqueue(&harness, SLOW, 2).await;
     harness.wait_for_leases(3).await;
-    database_proxy.cut(Newcomers::Refuse).await;
-    listen_proxy.cut(Newcomers::Refuse).await;
+    database_proxy.cut(NewConnections::Refuse).await;
+    listen_proxy.cut(NewConnections::Refuse).await;
     harness.bank.set_faults(&faults).await;
     record_terminal_rows_twice(&harness).await;
     for (rail, count) in [(CHEQUE, 1), (ENDED, 1), (DEAD, 3), (RAIL, 40)] {

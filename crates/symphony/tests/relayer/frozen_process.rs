@@ -1,7 +1,7 @@
 //! Proof 27: a relayer process that froze for longer than its lease neither sends nor records anything.
 
 use serde_json::json;
-use symphony_testkit::proxy::{Harm, Proxy};
+use symphony_testkit::proxy::{FaultKind, Proxy};
 use symphony_testkit::wait::DEFAULT_TIMEOUT;
 
 use crate::harness::{Harness, RAIL};
@@ -24,12 +24,12 @@ async fn a_relayer_that_was_frozen_while_it_sent_records_nothing() {
     let late = harness.start_relayer(&harness.settings()).await;
     harness.enqueue("frozen", HELD).await;
     harness.wait_for_leases(HELD).await;
-    late.program.stop();
+    late.program.suspend();
     harness.bank.set_faults(&json!({"latency": "0ms"})).await;
     let successor = harness.start_relayer(&harness.settings()).await;
     harness.wait_until_drained().await;
 
-    late.program.cont();
+    late.program.resume();
     late.stop().await;
     assert_eq!(recorded_by(&late.worker, &harness).await, 0, "{}", late.program.tail());
     harness.reconcile().await;
@@ -39,21 +39,21 @@ async fn a_relayer_that_was_frozen_while_it_sent_records_nothing() {
 #[tokio::test]
 async fn a_relayer_that_was_frozen_before_it_sent_sends_nothing() {
     let harness = Harness::start().await;
-    let network = Proxy::before(&harness.url).unwrap();
+    let network = Proxy::in_front_of(&harness.url).unwrap();
     harness.enqueue("frozen", HELD).await;
-    let claim = network.arm(Harm::ReplyHeld, "claim_outbox_batch", 1);
+    let claim = network.arm(FaultKind::ReplyHeld, "claim_outbox_batch", 1);
     let mut settings = harness.settings();
     settings.url = network.url().to_owned();
     let late = harness.start_relayer(&settings).await;
     // The database has granted the leases, and the relayer does not know it yet.
     claim.wait_fired(1, DEFAULT_TIMEOUT).await.unwrap();
-    late.program.stop();
+    late.program.suspend();
     let successor = harness.start_relayer(&harness.settings()).await;
     harness.wait_until_drained().await;
     assert_eq!(harness.bank.payments().await, HELD);
 
     claim.release();
-    late.program.cont();
+    late.program.resume();
     // It continues to work. By the end of the next payment it would have sent what it held.
     successor.stop().await;
     harness.enqueue("afterwards", 1).await;
@@ -68,9 +68,9 @@ async fn a_relayer_that_was_frozen_before_it_sent_sends_nothing() {
 async fn a_relayer_that_was_frozen_a_moment_before_it_sent_again_does_not() {
     let harness = Harness::start().await;
     harness.set_rail(RAIL, &json!({"on_unknown": "RESEND"})).await;
-    let network = Proxy::before(&harness.url).unwrap();
+    let network = Proxy::in_front_of(&harness.url).unwrap();
     // Between the policy's advice and the resend only the check of the lease's clock can stop the resend.
-    let advice = network.arm(Harm::ReplyHeld, "advise_on_unknown_outcome", 1);
+    let advice = network.arm(FaultKind::ReplyHeld, "advise_on_unknown_outcome", 1);
     let key = instruction("frozen", 0, RAIL).idempotency_key;
     harness.bank.set_faults(&json!({"for_key": {(key.clone()): ["cut_before"]}})).await;
     let mut settings = harness.settings().without_inquiry();
@@ -79,7 +79,7 @@ async fn a_relayer_that_was_frozen_a_moment_before_it_sent_again_does_not() {
     let late = harness.start_relayer(&settings).await;
     harness.enqueue("frozen", 1).await;
     advice.wait_fired(1, DEFAULT_TIMEOUT).await.unwrap();
-    late.program.stop();
+    late.program.suspend();
     let successor = harness.start_relayer(&successor_settings).await;
     harness.wait_until_drained().await;
     successor.stop().await;
@@ -87,7 +87,7 @@ async fn a_relayer_that_was_frozen_a_moment_before_it_sent_again_does_not() {
     assert_eq!(harness.bank.requests_for(&key).await, paid);
 
     advice.release();
-    late.program.cont();
+    late.program.resume();
     harness.enqueue("afterwards", 1).await;
     harness.wait_until_drained().await;
     late.stop().await;

@@ -1,7 +1,7 @@
 //! The HTTP endpoints of a relayer: health, readiness and metrics.
 
 use serde_json::json;
-use symphony_testkit::proxy::{Newcomers, Proxy};
+use symphony_testkit::proxy::{NewConnections, Proxy};
 use symphony_testkit::wait::{DEFAULT_TIMEOUT, until};
 
 use crate::harness::{Harness, RAIL};
@@ -95,7 +95,7 @@ async fn a_payment_that_had_ended_already_is_counted_by_the_terminal_backstop_an
 #[tokio::test]
 async fn it_is_ready_as_long_as_the_database_answers_and_whatever_the_bank_does() {
     let harness = Harness::start().await;
-    let network = Proxy::before(&harness.url).unwrap();
+    let network = Proxy::in_front_of(&harness.url).unwrap();
     // The circuit breaker of this relayer's only rail stays open for an hour, so it has no query to run.
     harness.bank.set_faults(&json!({"error_500_before": "1"})).await;
     let mut settings = harness.settings().payment("repair_every", "'0s'");
@@ -110,7 +110,7 @@ async fn it_is_ready_as_long_as_the_database_answers_and_whatever_the_bank_does(
     until("it is ready", DEFAULT_TIMEOUT, async || cut.get("/readyz").await == (200, "ready\n".to_owned()))
         .await
         .unwrap();
-    network.cut(Newcomers::Refuse).await;
+    network.cut(NewConnections::Refuse).await;
     let unready = (503, "the database does not answer\n".to_owned());
     until("it is not ready", 2 * DEFAULT_TIMEOUT, async || cut.get("/readyz").await == unready).await.unwrap();
     assert_eq!(cut.get("/healthz").await.0, 200, "the process is alive");

@@ -1,7 +1,7 @@
 //! Log lines for alerting: each has a fixed name in the field `event`.
 
 use serde_json::{Value, json};
-use symphony_testkit::proxy::{Harm, Proxy};
+use symphony_testkit::proxy::{FaultKind, Proxy};
 use symphony_testkit::wait::DEFAULT_TIMEOUT;
 
 use crate::harness::{Harness, RAIL};
@@ -18,8 +18,8 @@ async fn events(relayer: &Relayer, name: &str) -> Vec<Value> {
 #[tokio::test]
 async fn a_completion_that_is_refused_because_the_lease_is_lost_is_a_concurrency_event() {
     let harness = Harness::start().await;
-    let network = Proxy::before(&harness.url).unwrap();
-    let claim = network.arm(Harm::ReplyHeld, "claim_outbox_batch", 1);
+    let network = Proxy::in_front_of(&harness.url).unwrap();
+    let claim = network.arm(FaultKind::ReplyHeld, "claim_outbox_batch", 1);
     let mut settings = harness.settings().payment("lease", "'30s'").payment("call_timeout", "'20s'");
     settings.url = network.url().to_owned();
     harness.enqueue("raced", 1).await;

@@ -1,7 +1,7 @@
 //! The log of a relayer has no secret, no payload and no text of a bank, at any level.
 
 use serde_json::json;
-use symphony_testkit::proxy::{Newcomers, Proxy};
+use symphony_testkit::proxy::{NewConnections, Proxy};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
@@ -14,7 +14,7 @@ async fn no_secret_and_no_payload_is_logged_at_any_level() {
     const SECRET: &str = "whsec_UGxhbnRlZC1NYXJrIGFuZCBzb21lIG1vcmUgYnl0ZXM=";
     let harness = Harness::start().await;
     let password = harness.url.split(':').nth(2).unwrap().split('@').next().unwrap();
-    let network = Proxy::before(&harness.url.replace(password, MARK)).unwrap();
+    let network = Proxy::in_front_of(&harness.url.replace(password, MARK)).unwrap();
     harness.bank.set_faults(&json!({"seed": 3, "cut_after": "0.2", "error_500_before": "0.2", "refuse": "0.2", "half_answer": "0.1"})).await;
     let mut settings = harness
         .settings()
@@ -32,7 +32,7 @@ async fn no_secret_and_no_payload_is_logged_at_any_level() {
             json!({"amount": amount, "currency": "EUR", "destination": {"iban": MARK}, "name": MARK}).into();
         producer.enqueue(&marked).await;
         if number == 15 {
-            network.cut(Newcomers::Refuse).await;
+            network.cut(NewConnections::Refuse).await;
             relayer.wait_for_log("a call failed").await;
             network.accept().await.unwrap();
         }

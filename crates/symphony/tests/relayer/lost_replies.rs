@@ -1,6 +1,6 @@
 //! Proof 27: the database commits a call, and its reply is lost.
 
-use symphony_testkit::proxy::{Harm, Proxy};
+use symphony_testkit::proxy::{FaultKind, Proxy};
 use symphony_testkit::wait::DEFAULT_TIMEOUT;
 
 use crate::harness::{Harness, RAIL};
@@ -9,8 +9,8 @@ use crate::producers::instruction;
 #[tokio::test]
 async fn an_enqueue_whose_reply_is_lost_is_repeated_and_paid_once() {
     let harness = Harness::start().await;
-    let network = Proxy::before(&harness.producer_url).unwrap();
-    let lost = network.arm(Harm::ReplyLost, "enqueue_payment_outbox", 3);
+    let network = Proxy::in_front_of(&harness.producer_url).unwrap();
+    let lost = network.arm(FaultKind::ReplyLost, "enqueue_payment_outbox", 3);
     let relayer = harness.start_relayer(&harness.settings()).await;
     let mut producer = harness.producer_at(network.url());
     let mut replayed = 0;
@@ -27,8 +27,8 @@ async fn an_enqueue_whose_reply_is_lost_is_repeated_and_paid_once() {
 async fn a_claim_whose_reply_is_lost_is_taken_over_when_its_leases_expire() {
     let harness = Harness::start().await;
     harness.enqueue("lost-reply", 10).await;
-    let network = Proxy::before(&harness.url).unwrap();
-    let lost = network.arm(Harm::ReplyLost, "claim_outbox_batch", 1);
+    let network = Proxy::in_front_of(&harness.url).unwrap();
+    let lost = network.arm(FaultKind::ReplyLost, "claim_outbox_batch", 1);
     let mut settings = harness.settings();
     settings.url = network.url().to_owned();
     let relayer = harness.start_relayer(&settings).await;
@@ -42,8 +42,8 @@ async fn a_claim_whose_reply_is_lost_is_taken_over_when_its_leases_expire() {
 #[tokio::test]
 async fn a_completion_whose_reply_is_lost_is_repeated_and_changes_nothing() {
     let harness = Harness::start().await;
-    let network = Proxy::before(&harness.url).unwrap();
-    let lost = network.arm(Harm::ReplyLost, "complete_outbox_batch", 3);
+    let network = Proxy::in_front_of(&harness.url).unwrap();
+    let lost = network.arm(FaultKind::ReplyLost, "complete_outbox_batch", 3);
     let mut settings = harness.settings().payment_defaults();
     settings.url = network.url().to_owned();
     let relayer = harness.start_relayer(&settings).await;

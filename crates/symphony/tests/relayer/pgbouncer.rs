@@ -13,10 +13,10 @@ const SERVER_CONNECTIONS: u32 = 4;
 async fn behind_pgbouncer_everything_works_with_a_listen_url() {
     let mut harness = Harness::start().await;
     harness.set_rail(ORDERED, &json!({"ordered": true})).await;
-    let pooler = Pooler::before(&harness.database.url(), SERVER_CONNECTIONS).await.unwrap();
+    let pooler = Pooler::in_front_of(&harness.database.url(), SERVER_CONNECTIONS).await.unwrap();
     let direct = harness.url.clone();
-    harness.url = pooler.instead_of(&harness.url).unwrap();
-    harness.producer_url = pooler.instead_of(&harness.producer_url).unwrap();
+    harness.url = pooler.url_through(&harness.url).unwrap();
+    harness.producer_url = pooler.url_through(&harness.producer_url).unwrap();
     let mut settings = harness.settings_for(&[RAIL, ORDERED]);
     settings.listen_url = direct;
     let relayers = [harness.start_relayer(&settings).await, harness.start_relayer(&settings).await];
@@ -35,9 +35,9 @@ async fn behind_pgbouncer_everything_works_with_a_listen_url() {
 #[tokio::test]
 async fn behind_pgbouncer_without_a_listen_url_the_relayer_warns_and_polls() {
     let mut harness = Harness::start().await;
-    let pooler = Pooler::before(&harness.database.url(), SERVER_CONNECTIONS).await.unwrap();
-    harness.url = pooler.instead_of(&harness.url).unwrap();
-    harness.producer_url = pooler.instead_of(&harness.producer_url).unwrap();
+    let pooler = Pooler::in_front_of(&harness.database.url(), SERVER_CONNECTIONS).await.unwrap();
+    harness.url = pooler.url_through(&harness.url).unwrap();
+    harness.producer_url = pooler.url_through(&harness.producer_url).unwrap();
     let relayer = harness.start_relayer(&harness.settings()).await;
     harness.enqueue("polled", 20).await;
     harness.wait_until_drained().await;

@@ -1,6 +1,6 @@
 //! Proof 26: a relayer dispatches everything with notifications alone, and with polling alone.
 
-use symphony_testkit::proxy::{Newcomers, Proxy};
+use symphony_testkit::proxy::{NewConnections, Proxy};
 use symphony_testkit::wait::{DEFAULT_TIMEOUT, until};
 
 use crate::harness::{Harness, RAIL};
@@ -34,7 +34,7 @@ async fn notifications_alone_drive_it() {
 #[tokio::test]
 async fn the_poll_alone_drives_it() {
     let harness = Harness::start().await;
-    let network = Proxy::before(&harness.url).unwrap();
+    let network = Proxy::in_front_of(&harness.url).unwrap();
     let mut settings = harness.settings();
     settings.listen_url = network.url().to_owned();
     let relayer = harness.start_relayer(&settings).await;
@@ -43,7 +43,7 @@ async fn the_poll_alone_drives_it() {
     let condition = async || relayer.metric_sum("symphony_listener_connected").await == 1;
     until("it listens", DEFAULT_TIMEOUT, condition).await.unwrap();
 
-    network.cut(Newcomers::Refuse).await;
+    network.cut(NewConnections::Refuse).await;
     relayer.wait_for_log("the listener is lost").await;
     assert_eq!(relayer.metric_sum("symphony_listener_connected").await, 0);
     let wakeups = relayer.metric_sum("symphony_notify_wakeups_total").await;

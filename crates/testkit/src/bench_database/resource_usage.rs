@@ -1,4 +1,5 @@
-//! Resource usage of a server: CPU time, WAL, buffers. The difference of two readings is the cost of the work between them.
+//! Resource usage of a server: CPU time, WAL, buffers. The difference of two readings is the cost of the work between
+//! them.
 //!
 //! A session reports its statistics at its end, or about once a second: read them after the sessions have ended.
 
@@ -19,36 +20,36 @@ const SINCE_18: &str = "
     from pg_stat_wal w, pg_stat_database d
     where d.datname = current_database()";
 const VERSION: &str = "select current_setting('server_version_num')::int4";
-const WHO: &str = "select pg_backend_pid(), inet_client_port()";
-/// How many of the ticks that Linux counts processor time in make a second: the same on every architecture of today.
-const TICKS: f64 = 100.0;
+const BACKEND: &str = "select pg_backend_pid(), inet_client_port()";
+/// The unit of CPU time in `/proc` (USER_HZ), which is 100 on every current architecture.
+const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The resource usage of a server since its start.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Spending {
-    /// Time of the processor, of all processes of the server; none where the server is elsewhere.
+pub struct ResourceUsage {
+    /// CPU time of all processes of the server; `None` if it runs on another machine.
     pub cpu_seconds: Option<f64>,
-    /// Bytes of log.
+    /// Bytes of WAL.
     pub wal_bytes: f64,
-    /// How often the log was flushed to the disk.
+    /// How often the WAL was flushed to disk.
     pub wal_syncs: f64,
     /// Transactions in this database.
     pub transactions: f64,
-    /// Buffers of this database that were found in memory.
+    /// Buffers of this database that were found in shared buffers.
     pub buffers_hit: f64,
-    /// Those that were not.
+    /// Buffers of this database that had to be read.
     pub buffers_read: f64,
 }
 
-impl Spending {
+impl ResourceUsage {
     /// Reads the usage.
     ///
     /// # Errors
     /// Any error of the database.
-    pub async fn so_far(client: &impl GenericClient, postmaster: Option<Postmaster>) -> Result<Self, Error> {
+    pub async fn read(client: &impl GenericClient, postmaster: Option<Postmaster>) -> Result<Self, Error> {
         let version: i32 = client.query_typed_one(VERSION, &[]).await?.try_get(0)?;
-        let question = if version < 180_000 { BEFORE_18 } else { SINCE_18 };
-        let row = client.query_typed_one(question, &[]).await?;
+        let query = if version < 180_000 { BEFORE_18 } else { SINCE_18 };
+        let row = client.query_typed_one(query, &[]).await?;
         Ok(Self {
             cpu_seconds: postmaster.and_then(Postmaster::cpu_seconds),
             wal_bytes: row.try_get("wal_bytes")?,
@@ -73,19 +74,20 @@ impl Spending {
     }
 }
 
-/// The first process of a server that runs on this machine.
+/// The main process of a server on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Postmaster(u32);
 
 impl Postmaster {
-    /// That of the server behind this session; none where it is elsewhere, or does not show who its processes work for.
+    /// The postmaster of the server of this session; `None` if it runs on another machine, or if its process titles do
+    /// not show client ports.
     ///
     /// # Errors
     /// Any error of the database.
     pub async fn of(client: &impl GenericClient) -> Result<Option<Self>, Error> {
-        let row = client.query_typed_one(WHO, &[]).await?;
+        let row = client.query_typed_one(BACKEND, &[]).await?;
         let (backend, port): (i32, Option<i32>) = (row.try_get(0)?, row.try_get(1)?);
-        // A process here with the number of a process there would not show our own port.
+        // A local process that happens to have the pid of a remote backend does not show our client port.
         let ours = port.map_or_else(|| "[local]".to_owned(), |port| format!("({port})"));
         let title = fs::read(format!("/proc/{backend}/cmdline")).unwrap_or_default();
         let title = String::from_utf8_lossy(&title);
@@ -94,7 +96,7 @@ impl Postmaster {
         Ok(parent.map(Self))
     }
 
-    /// Its time, that of what it has started, and that of what has ended.
+    /// The CPU time of the postmaster, of its children, and of children that have ended.
     fn cpu_seconds(self) -> Option<f64> {
         let own = stat(self.0)?;
         let mut ticks = own.ticks + own.ticks_of_ended;
@@ -104,17 +106,17 @@ impl Postmaster {
                 .filter(|child| child.parent == self.0)
                 .map_or(0.0, |child| child.ticks + child.ticks_of_ended);
         }
-        Some(ticks / TICKS)
+        Some(ticks / TICKS_PER_SECOND)
     }
 }
 
-/// The time of the processor that a process of this machine has had, its children aside.
+/// The CPU time of a process of this machine, without its children.
 #[must_use]
 pub fn cpu_seconds(process: u32) -> Option<f64> {
-    stat(process).map(|stat| stat.ticks / TICKS)
+    stat(process).map(|stat| stat.ticks / TICKS_PER_SECOND)
 }
 
-/// The most memory that this process ever had, where the system tells.
+/// The peak resident memory of this process, if the system reports it.
 #[must_use]
 pub fn peak_memory_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
@@ -125,15 +127,15 @@ pub fn peak_memory_bytes() -> Option<u64> {
 struct Stat {
     parent: u32,
     ticks: f64,
-    /// Of children that it has waited for.
+    /// CPU time of children that it has waited for.
     ticks_of_ended: f64,
 }
 
 fn stat(process: u32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name, in brackets, may hold spaces and brackets itself: what follows the last one is plain.
+    // The name is in parentheses and may contain spaces and parentheses: parse what follows the last one.
     let fields: Vec<_> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    let number = |place: usize| fields.get(place)?.parse::<f64>().ok();
+    let number = |index: usize| fields.get(index)?.parse::<f64>().ok();
     Some(Stat {
         parent: fields.get(1)?.parse().ok()?,
         ticks: number(11)? + number(12)?,
@@ -146,22 +148,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_a_process_is_what_it_has_worked() {
+    fn the_cpu_time_of_a_process_grows_while_it_works() {
         let before = cpu_seconds(std::process::id()).unwrap();
         let began = std::time::Instant::now();
-        // Until it shows: a machine that gives us nothing gets a minute.
+        // A heavily loaded machine may take a while to give this process CPU time.
         while cpu_seconds(std::process::id()).unwrap() < before + 0.05 {
-            assert!(began.elapsed() < crate::wait::DEFAULT_TIMEOUT, "no time was counted");
+            assert!(began.elapsed() < crate::wait::DEFAULT_TIMEOUT, "no CPU time was counted");
             std::hint::black_box((0..100_000_u64).sum::<u64>());
         }
         assert_eq!(cpu_seconds(u32::MAX), None);
     }
 
     #[test]
-    fn the_most_memory_is_no_less_than_what_is_held() {
+    fn peak_memory_includes_memory_that_was_freed() {
         let held = vec![1_u8; 32 << 20];
         assert!(peak_memory_bytes().unwrap() > 32 << 20);
         drop(std::hint::black_box(held));
-        assert!(peak_memory_bytes().unwrap() > 32 << 20, "it forgets");
+        assert!(peak_memory_bytes().unwrap() > 32 << 20, "the peak fell");
     }
 }

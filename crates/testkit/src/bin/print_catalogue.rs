@@ -1,9 +1,9 @@
-//! Prints the facts that an install leaves in the catalogue of the server at hand, for `scripts/catalogue`: what every lane
-//! needs, and what each adds to it.
+//! Prints the catalogue facts of a fresh install, for `scripts/catalogue`: those of the core, and those that each lane
+//! adds.
 //!
-//! PostgreSQL prints some expressions differently after a dump and a restore. Those printings are printed too: every dump in
-//! the folder that is given, and one of this server that is added to it, is restored and read. Run it from the oldest
-//! version to the newest on the same folder.
+//! PostgreSQL prints some expressions differently after a dump and a restore, so it prints those variants too. It adds
+//! a dump of this server to the folder, then restores and reads every dump there. Run it on the same folder from the
+//! oldest version to the newest.
 
 use std::{
     collections::BTreeMap,
@@ -43,18 +43,18 @@ async fn print(bindir: &Path, dumps: &Path) -> Result<(), Box<dyn Error>> {
     let binaries = Binaries::at(bindir)?;
     let server = Server::from_env().await?;
     let (core, major) = installed(&server, &[]).await?;
-    let mut lots = vec![("core", values(core.clone()))];
+    let mut groups = vec![("core", values(core.clone()))];
     for lane in Lane::ALL {
         let (facts, _) = installed(&server, &[lane]).await?;
         let adds = facts.into_iter().filter(|(key, fact)| core.get(key) != Some(fact)).collect();
-        lots.push((lane.name(), values(adds)));
+        groups.push((lane.name(), values(adds)));
     }
     let database = database_with(&server, &Lane::ALL).await?;
-    let (together, _) = found(&database).await?;
-    if lots.iter().flat_map(|(_, facts)| facts.clone()).collect::<BTreeMap<_, _>>() != values(together) {
-        return Err("the lanes together are not the sum of each alone".into());
+    let (all_lanes, _) = found(&database).await?;
+    if groups.iter().flat_map(|(_, facts)| facts.clone()).collect::<BTreeMap<_, _>>() != values(all_lanes) {
+        return Err("an install of all lanes differs from the sum of installs of each lane".into());
     }
-    for (name, facts) in &lots {
+    for (name, facts) in &groups {
         print_lines(name, major, facts);
     }
 
@@ -72,10 +72,10 @@ async fn print(bindir: &Path, dumps: &Path) -> Result<(), Box<dyn Error>> {
     dumps.sort();
     for dump in dumps {
         let restored = values(restored(&server, &binaries, &dump).await?);
-        if restored.len() != lots.iter().map(|(_, facts)| facts.len()).sum::<usize>() {
-            return Err(format!("{}: restored, it has more or fewer facts", dump.display()).into());
+        if restored.len() != groups.iter().map(|(_, facts)| facts.len()).sum::<usize>() {
+            return Err(format!("{}: the restored database has more or fewer facts", dump.display()).into());
         }
-        for (name, facts) in &lots {
+        for (name, facts) in &groups {
             let others: BTreeMap<_, _> = facts
                 .iter()
                 .filter_map(|(key, value)| {
@@ -99,7 +99,7 @@ async fn found(database: &Database) -> Result<(Facts, u32), Box<dyn Error>> {
     Ok(catalogue::found(&mut client).await?)
 }
 
-/// What an install of these lanes leaves, and the server's major version.
+/// The catalogue facts of an install of these lanes, and the server's major version.
 async fn installed(server: &Server, lanes: &[Lane]) -> Result<(Facts, u32), Box<dyn Error>> {
     let database = database_with(server, lanes).await?;
     let facts = found(&database).await?;
@@ -107,7 +107,7 @@ async fn installed(server: &Server, lanes: &[Lane]) -> Result<(Facts, u32), Box<
     Ok(facts)
 }
 
-/// What a dump leaves. The roles are there already: the installs before have made them.
+/// The catalogue facts of a restored dump. Its roles exist, because the installs before it created them.
 async fn restored(server: &Server, binaries: &Binaries, dump: &Path) -> Result<Facts, Box<dyn Error>> {
     let database = server.empty_database().await?;
     let restore = Command::new(binaries.program("pg_restore"))

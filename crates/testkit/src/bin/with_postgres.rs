@@ -1,7 +1,7 @@
-//! Runs a command with a private PostgreSQL beside it: this is how one test run gets one server.
+//! Starts a private PostgreSQL, runs a command, and stops the server: one server for a whole test run.
 //!
-//! Exits as the command does: with its code, or 128 and the number of the signal that ended it. What goes wrong
-//! before that is 125 for the server, 126 for a command that cannot be run and 127 for one that is not there.
+//! Exits with the code of the command, or with 128 plus the signal that ended it. Failures before that are 125 (the
+//! server), 126 (the command cannot be executed) and 127 (the command does not exist).
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -17,14 +17,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 const OWN_FAILURE: u8 = 125;
 
-/// Runs a command with a private PostgreSQL beside it, whose address is in SYMPHONY_TEST_SERVER.
+/// Runs a command with a private PostgreSQL server, whose URL is in SYMPHONY_TEST_SERVER.
 #[derive(Parser)]
 #[command(name = "with-postgres", version)]
 struct Arguments {
     /// The folder that holds initdb and postgres; searched for if not given
     #[arg(long, value_name = "DIR")]
     bindir: Option<PathBuf>,
-    /// Let what was committed survive a crash, as in production
+    /// Keep committed data across a crash, as in production (fsync on)
     #[arg(long)]
     durable: bool,
     /// The command, after `--`
@@ -49,7 +49,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> Result<u8, Box<dyn Error>> {
-    // From here on a signal no longer ends this process, which has a server to stop first.
+    // From here on a signal does not end this process: it must stop the server first.
     let mut signals = Signals::catch()?;
     let binaries = arguments.bindir.map_or_else(Binaries::find, Binaries::at)?;
     let options = Options { durable: arguments.durable, ..Options::default() };
@@ -73,13 +73,13 @@ async fn run(arguments: Arguments) -> Result<u8, Box<dyn Error>> {
     Ok(code)
 }
 
-/// Waits for the command, and passes on what is meant for it.
+/// Waits for the command, and forwards signals to it.
 async fn wait(mut child: Child, signals: &mut Signals) -> std::io::Result<ExitStatus> {
     loop {
         tokio::select! {
             status = child.wait() => return status,
             caught = signals.next() => {
-                // The terminal sends Ctrl-C to the command as well; a second one would mean "stop at once" to it.
+                // The terminal sends Ctrl-C to the command as well, and many programs stop at once on a second one.
                 if caught == SignalKind::interrupt() {
                     continue;
                 }
@@ -105,7 +105,7 @@ fn ended_by(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(OWN_FAILURE)
 }
 
-/// The signals that ask a process to end.
+/// The signals that request a process to end.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,

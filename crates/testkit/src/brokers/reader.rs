@@ -1,4 +1,4 @@
-//! Reads what a broker holds, independently of the sink: over a plain socket, without the sink's client library.
+//! Reads the messages of a broker independently of the sink: over a plain socket, without the sink's client library.
 
 mod nats;
 mod redis;
@@ -9,44 +9,44 @@ use std::io;
 use super::{Broker, Kind};
 use crate::reconciliation::events::Event;
 
-/// Hashes of a Redis: by its key, what each field holds.
+/// Redis hashes by key: the value of each field.
 pub type Hashes = BTreeMap<String, BTreeMap<String, String>>;
 
-/// The longest answer that is read at once.
-const LONGEST: usize = 64 * 1024 * 1024;
+/// Limits the length of one reply.
+const MAX_REPLY_BYTES: usize = 64 * 1024 * 1024;
 
-/// Why nothing was found.
+/// Why the messages could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The connection could not be made, or broke.
-    #[error("the broker was not reached")]
+    /// The connection failed.
+    #[error("the connection to the broker failed")]
     Socket(#[from] io::Error),
-    /// The broker sent an unexpected answer.
-    #[error("unexpected answer of the broker: {0}")]
-    Answer(String),
-    /// There is no reader for this kind here.
-    #[error("there is no reader for {0:?}")]
+    /// The broker sent an unexpected reply.
+    #[error("unexpected reply from the broker: {0}")]
+    Reply(String),
+    /// The operation is not implemented for this kind of broker.
+    #[error("this operation is not implemented for {0:?}")]
     Kind(Kind),
 }
 
 impl Broker {
-    /// Makes a place that keeps what comes to this destination, where there must be one before something comes.
+    /// Creates the stream for this destination, if the broker does not create it with the first message.
     ///
     /// # Errors
-    /// When the broker does not answer, or refuses.
+    /// When the broker does not reply, or refuses.
     pub async fn prepare(&self, destination: &str) -> Result<(), ReadError> {
         match self.kind {
             Kind::Nats => nats::prepare(self.port, &self.password, destination).await,
-            // The first event makes the stream.
+            // The first event creates the stream.
             Kind::Redis => Ok(()),
             Kind::RabbitMq => Err(ReadError::Kind(self.kind)),
         }
     }
 
-    /// All events that have come to this destination, in the order in which a consumer gets them.
+    /// All events at this destination, in the order in which a consumer receives them.
     ///
     /// # Errors
-    /// When the broker does not answer, or has something that is no event.
+    /// When the broker does not reply, or a message is not an event.
     pub async fn read(&self, destination: &str) -> Result<Vec<Event>, ReadError> {
         match self.kind {
             Kind::Nats => nats::read(self.port, &self.password).await,
@@ -55,10 +55,10 @@ impl Broker {
         }
     }
 
-    /// All hashes of a Redis whose keys begin so.
+    /// All Redis hashes whose keys have this prefix.
     ///
     /// # Errors
-    /// When the broker does not answer, or is no Redis.
+    /// When the broker does not reply, or is not Redis.
     pub async fn hashes(&self, prefix: &str) -> Result<Hashes, ReadError> {
         match self.kind {
             Kind::Redis => redis::hashes(self.port, &self.password, prefix).await,
@@ -67,14 +67,14 @@ impl Broker {
     }
 }
 
-/// An event by two of its attributes, as the broker has them.
+/// Builds an event from the attributes in the message.
 fn event(id: &str, key: &str) -> Result<Event, ReadError> {
-    let id = id.parse().map_err(|_| ReadError::Answer(format!("the id {id:?}")))?;
+    let id = id.parse().map_err(|_| ReadError::Reply(format!("id {id:?}")))?;
     Ok(Event { id, key: key.to_owned() })
 }
 
-/// The length of what follows, if it is one that is read.
+/// Parses a length, and checks it against the limit.
 fn length(text: &str) -> Result<usize, ReadError> {
-    let length = text.parse().ok().filter(|length| *length <= LONGEST);
-    length.ok_or_else(|| ReadError::Answer(format!("the length {text:?}")))
+    let length = text.parse().ok().filter(|length| *length <= MAX_REPLY_BYTES);
+    length.ok_or_else(|| ReadError::Reply(format!("length {text:?}")))
 }

@@ -1,4 +1,4 @@
-//! Which programs to run. It only looks: `scripts/setup --brokers` is what installs.
+//! Finds the server programs. It installs nothing: `scripts/setup --brokers` does.
 
 use std::env;
 use std::path::PathBuf;
@@ -6,36 +6,36 @@ use std::path::PathBuf;
 use super::Kind;
 use crate::cache;
 
-const USUAL: [&str; 4] = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/opt/homebrew/bin"];
-/// Debian's RabbitMQ itself. What it has on the PATH is a wrapper that insists on a user of its own.
+const USUAL_FOLDERS: [&str; 4] = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/opt/homebrew/bin"];
+/// Debian's RabbitMQ. The one on the PATH is a wrapper that only runs as root or as user rabbitmq.
 const RABBITMQ: &str = "/usr/lib/rabbitmq/bin";
 
-/// There is no program to run.
+/// Why no server program was found.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
-    /// Nothing was found anywhere. Install it.
+    /// It is not installed in any known folder.
     #[error("found no {program}: run `scripts/setup --brokers`, or set {setting} to the program")]
-    Nowhere {
+    NotFound {
         /// The program.
         program: &'static str,
-        /// The variable that names it.
+        /// The environment variable that can name it.
         setting: &'static str,
     },
-    /// The variable names something else than a program. Correct it.
-    #[error("{setting} names {}, and there is no such file", path.display())]
+    /// The environment variable names a file that does not exist.
+    #[error("{setting} is set to {}, which does not exist", path.display())]
     NoFile {
-        /// The variable.
+        /// The environment variable.
         setting: &'static str,
-        /// What it names.
+        /// Its value.
         path: PathBuf,
     },
 }
 
-/// The program of a broker: the one that its variable names, or else the first that is found in the usual folders, on the
-/// PATH and in the cache of `scripts/setup`.
+/// The program of a broker: the one that its environment variable names, or else the first in the cache of
+/// `scripts/setup`, the usual folders and the PATH.
 ///
 /// # Errors
-/// When there is none.
+/// When none of them has it.
 pub fn find(kind: Kind) -> Result<PathBuf, FindError> {
     let (program, setting, folder) = match kind {
         Kind::Nats => ("nats-server", "SYMPHONY_NATS_SERVER", "nats"),
@@ -46,10 +46,10 @@ pub fn find(kind: Kind) -> Result<PathBuf, FindError> {
         let path = PathBuf::from(named);
         return if path.is_file() { Ok(path) } else { Err(FindError::NoFile { setting, path }) };
     }
-    // What setup has fetched comes first: where it fetched, what the system has was too old or would not do.
+    // The cache comes first: scripts/setup only fills it if the system's own program is missing or too old.
     let mut folders: Vec<PathBuf> = cache::folders().map(|cache| cache.join(folder).join("bin")).collect();
-    folders.extend([RABBITMQ].into_iter().chain(USUAL).map(PathBuf::from));
+    folders.extend([RABBITMQ].into_iter().chain(USUAL_FOLDERS).map(PathBuf::from));
     folders.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
     let found = folders.into_iter().map(|folder| folder.join(program)).find(|path| path.is_file());
-    found.ok_or(FindError::Nowhere { program, setting })
+    found.ok_or(FindError::NotFound { program, setting })
 }

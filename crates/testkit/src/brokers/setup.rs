@@ -1,49 +1,49 @@
-//! How each broker is told what to do, and in which surroundings it runs.
+//! Configuration files, arguments and environment variables of each broker.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Kind, Terms, USER, write};
+use super::{BrokerAuth, Kind, USER, write};
 use crate::account::Account;
 use crate::port::{HOST, free_port};
 use crate::process::{self, Launch, Program};
 
-/// All that it takes to start a server, as often as one likes.
-pub(super) struct Plan {
+/// Everything that is needed to start a server, and to restart it.
+pub(super) struct ServerConfig {
     program: PathBuf,
     arguments: Vec<PathBuf>,
     variables: Vec<(&'static str, String)>,
     folder: PathBuf,
     account: Account,
-    /// The port of Erlang's name server, where there must be one.
+    /// The port of Erlang's name server, if the broker needs one.
     epmd_port: Option<u16>,
 }
 
-impl fmt::Debug for Plan {
+impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Plan").field(&self.program).finish()
+        f.debug_tuple("ServerConfig").field(&self.program).finish()
     }
 }
 
-impl Plan {
+impl ServerConfig {
     /// Writes the files of a server into its folder.
     pub(super) fn write(
         kind: Kind,
         program: &Path,
         folder: &Path,
         port: u16,
-        terms: &Terms,
+        auth: &BrokerAuth,
         account: Account,
     ) -> io::Result<Self> {
-        let tls = match &terms.tls {
+        let tls = match &auth.tls {
             Some((certificate, key)) => Some((
                 write(folder, "server.pem", certificate, account)?,
                 write(folder, "server.key", key, account)?,
             )),
             None => None,
         };
-        let mut plan = Self {
+        let mut config = Self {
             program: program.to_owned(),
             arguments: Vec::new(),
             variables: Vec::new(),
@@ -53,23 +53,23 @@ impl Plan {
         };
         match kind {
             Kind::Nats => {
-                let text = nats(folder, port, &terms.password, tls.as_ref());
-                plan.arguments = vec!["-c".into(), write(folder, "nats.conf", &text, account)?];
+                let text = nats(folder, port, &auth.password, tls.as_ref());
+                config.arguments = vec!["-c".into(), write(folder, "nats.conf", &text, account)?];
             }
             Kind::Redis => {
-                let text = redis(folder, port, &terms.password, tls.as_ref());
-                plan.arguments = vec![write(folder, "redis.conf", &text, account)?];
+                let text = redis(folder, port, &auth.password, tls.as_ref());
+                config.arguments = vec![write(folder, "redis.conf", &text, account)?];
             }
             Kind::RabbitMq => {
-                let text = rabbitmq(port, &terms.password, tls.as_ref());
+                let text = rabbitmq(port, &auth.password, tls.as_ref());
                 write(folder, "rabbitmq.conf", &text, account)?;
                 write(folder, "enabled_plugins", "[].\n", account)?;
                 let epmd_port = free_port()?;
-                plan.variables = rabbitmq_variables(folder, port, free_port()?, epmd_port);
-                plan.epmd_port = Some(epmd_port);
+                config.variables = rabbitmq_variables(folder, port, free_port()?, epmd_port);
+                config.epmd_port = Some(epmd_port);
             }
         }
-        Ok(plan)
+        Ok(config)
     }
 
     pub(super) fn launch(&self) -> Launch {
@@ -78,8 +78,8 @@ impl Plan {
         launch.current_dir(&self.folder).account(self.account)
     }
 
-    /// Starts what the server needs beside it. Erlang would start its name server by itself, as a daemon that stays.
-    pub(super) fn beside(&self) -> Result<Option<Program>, process::Error> {
+    /// Starts Erlang's name server, if the broker needs it. Erlang would start it as a daemon that outlives the test.
+    pub(super) fn start_epmd(&self) -> Result<Option<Program>, process::Error> {
         let Some(port) = self.epmd_port else { return Ok(None) };
         let epmd = epmd(&self.program);
         let launch = Launch::new(epmd).args([
@@ -93,7 +93,7 @@ impl Plan {
     }
 }
 
-/// Erlang's name server: the one that was unpacked with this RabbitMQ, or that of the system.
+/// Erlang's name server: the one that was unpacked with this RabbitMQ, or the system's.
 fn epmd(rabbitmq: &Path) -> PathBuf {
     let own = rabbitmq.with_file_name("epmd");
     if own.is_file() { own } else { PathBuf::from("/usr/bin/epmd") }
@@ -121,7 +121,7 @@ fn redis(folder: &Path, port: u16, password: &str, tls: Option<&(PathBuf, PathBu
             certificate.display(),
         ),
     };
-    // The default user keeps its rights though no client can log in as it: Redis 7.0 loads its own file with them.
+    // The default user is off but keeps its permissions: Redis 7.0 loads the append-only file with them.
     format!(
         "bind {HOST}\n{listen}dir {}\nappendonly yes\nappendfsync always\nsave \"\"\n\
          user default off ~* &* +@all\nuser {USER} on >{password} ~* &* +@all\n",
@@ -148,7 +148,7 @@ fn rabbitmq(port: u16, password: &str, tls: Option<&(PathBuf, PathBuf)>) -> Stri
 fn rabbitmq_variables(folder: &Path, port: u16, dist_port: u16, epmd_port: u16) -> Vec<(&'static str, String)> {
     let path = |name: &str| folder.join(name).display().to_string();
     vec![
-        // Where Erlang keeps the cookie by which nodes know each other.
+        // Erlang keeps the cookie that authenticates nodes there.
         ("HOME", folder.display().to_string()),
         ("ERL_EPMD_PORT", epmd_port.to_string()),
         ("ERL_EPMD_ADDRESS", HOST.to_string()),
@@ -164,9 +164,9 @@ fn rabbitmq_variables(folder: &Path, port: u16, dist_port: u16, epmd_port: u16) 
         ("RABBITMQ_PID_FILE", path("pid")),
         ("RABBITMQ_GENERATED_CONFIG_DIR", path("generated")),
         ("RABBITMQ_FEATURE_FLAGS_FILE", path("feature_flags")),
-        // The script then becomes the server instead of starting it: what we kill is the server.
+        // The script then executes the server in place of itself, so that a kill reaches the server.
         ("RUNNING_UNDER_SYSTEMD", "true".to_owned()),
-        // One scheduler that does not spin: several of these run at once on few cores.
+        // One scheduler without busy waiting: several servers run at once on few cores.
         (
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
             "+S 1:1 +sbwt none -kernel inet_dist_use_interface {127,0,0,1}".to_owned(),

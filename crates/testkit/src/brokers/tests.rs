@@ -3,16 +3,16 @@ use tokio::net::TcpStream;
 use super::*;
 use crate::port::HOST;
 
-fn terms() -> Terms {
-    Terms { password: "open-sesame".to_owned(), tls: None }
+fn auth() -> BrokerAuth {
+    BrokerAuth { password: "open-sesame".to_owned(), tls: None }
 }
 
 async fn listens(broker: &Broker) -> bool {
     TcpStream::connect((HOST, broker.port())).await.is_ok()
 }
 
-async fn comes_and_goes(kind: Kind) {
-    let mut broker = Broker::start(kind, &terms()).await.unwrap();
+async fn stops_and_restarts(kind: Kind) {
+    let mut broker = Broker::start(kind, &auth()).await.unwrap();
     assert!(listens(&broker).await);
     broker.stop().await.unwrap();
     assert!(!listens(&broker).await);
@@ -25,16 +25,16 @@ async fn comes_and_goes(kind: Kind) {
 }
 
 #[tokio::test]
-async fn a_nats_comes_and_goes() {
-    comes_and_goes(Kind::Nats).await;
+async fn nats_stops_and_restarts() {
+    stops_and_restarts(Kind::Nats).await;
 }
 
 #[tokio::test]
-async fn a_redis_comes_and_goes() {
-    comes_and_goes(Kind::Redis).await;
+async fn redis_stops_and_restarts() {
+    stops_and_restarts(Kind::Redis).await;
 }
 
 #[tokio::test]
-async fn a_rabbitmq_comes_and_goes() {
-    comes_and_goes(Kind::RabbitMq).await;
+async fn rabbitmq_stops_and_restarts() {
+    stops_and_restarts(Kind::RabbitMq).await;
 }

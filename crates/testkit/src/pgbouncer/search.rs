@@ -1,4 +1,4 @@
-//! Which `pgbouncer` to run. It only looks: `scripts/setup` is what installs.
+//! Finds `pgbouncer`. It installs nothing: `scripts/setup --pgbouncer` does.
 
 use std::env;
 use std::fmt;
@@ -7,38 +7,39 @@ use std::process::{Command, Stdio};
 
 use crate::cache;
 
-/// The setting that ends the search before it begins.
+/// The environment variable that names the program, without a search.
 const SETTING: &str = "SYMPHONY_PGBOUNCER";
-/// Debian's folder, which is not on the PATH of an ordinary user, and where the others have it.
-const USUAL: [&str; 4] = ["/usr/sbin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"];
+/// Debian's folder, which is not on the PATH of an ordinary user, and those of other systems.
+const USUAL_FOLDERS: [&str; 4] = ["/usr/sbin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"];
 
-/// Why there is no PgBouncer to run.
+/// Why no PgBouncer was found.
 #[derive(thiserror::Error)]
 pub enum FindError {
-    /// Nothing was found anywhere. Install it.
+    /// It is not installed in any known folder.
     #[error(
         "found no PgBouncer: run `scripts/setup --pgbouncer`, or set {SETTING} to the program \
-         (looked on the PATH, in {} and in the cache of scripts/setup)", USUAL.join(", ")
+         (looked on the PATH, in {} and in the cache of scripts/setup)", USUAL_FOLDERS.join(", ")
     )]
-    Nowhere,
-    /// What was asked for is no PgBouncer that runs. Name another.
+    NotFound,
+    /// The environment variable names a file that is not a working PgBouncer.
     #[error(
-        "{SETTING} is {}, which is no PgBouncer that runs: `scripts/setup --pgbouncer` prints one that does", program.display()
+        "{SETTING} is {}, which is not a working PgBouncer: `scripts/setup --pgbouncer` prints the path of one",
+        program.display()
     )]
-    NotThis {
-        /// What was asked for.
+    NotPgBouncer {
+        /// The value of the variable.
         program: PathBuf,
     },
 }
 
-/// Tests unwrap, and what they print is this: it has to say what to do next.
+/// `unwrap` prints this, so it must say what to do next.
 impl fmt::Debug for FindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// A PgBouncer that runs.
+/// A working PgBouncer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The program.
@@ -47,26 +48,26 @@ pub struct Found {
     pub version: (u32, u32),
 }
 
-/// The program that the setting `SYMPHONY_PGBOUNCER` names, or else the first that is found: on the PATH, in the usual
-/// folders, in the cache of `scripts/setup`.
+/// The program that `SYMPHONY_PGBOUNCER` names, or else the first on the PATH, in the usual folders and in the cache of
+/// `scripts/setup`.
 ///
 /// # Errors
-/// When there is none that runs.
+/// When none of them works.
 pub fn find() -> Result<Found, FindError> {
     if let Some(program) = env::var_os(SETTING).filter(|program| !program.is_empty()) {
-        return inspect(PathBuf::from(&program)).ok_or(FindError::NotThis { program: program.into() });
+        return inspect(PathBuf::from(&program)).ok_or(FindError::NotPgBouncer { program: program.into() });
     }
-    candidates().into_iter().find_map(inspect).ok_or(FindError::Nowhere)
+    candidates().into_iter().find_map(inspect).ok_or(FindError::NotFound)
 }
 
 fn candidates() -> Vec<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let mut folders: Vec<PathBuf> = env::split_paths(&path).chain(USUAL.map(PathBuf::from)).collect();
+    let mut folders: Vec<PathBuf> = env::split_paths(&path).chain(USUAL_FOLDERS.map(PathBuf::from)).collect();
     folders.extend(cache::folders().map(|cache| cache.join("pgbouncer/bin")));
     folders.into_iter().map(|folder| folder.join("pgbouncer")).collect()
 }
 
-/// Takes a file for PgBouncer if it says so.
+/// Accepts a file as PgBouncer if its `--version` says so.
 fn inspect(program: PathBuf) -> Option<Found> {
     let text = Command::new(&program).arg("--version").stdin(Stdio::null()).output().ok()?;
     let version = version(std::str::from_utf8(&text.stdout).ok()?)?;
@@ -84,7 +85,7 @@ mod tests {
 
     #[test]
     fn finding_nothing_says_what_to_do_next() {
-        for refusal in [FindError::Nowhere, FindError::NotThis { program: "/bin/sh".into() }] {
+        for refusal in [FindError::NotFound, FindError::NotPgBouncer { program: "/bin/sh".into() }] {
             let refusal = format!("{refusal:?}");
             assert!(refusal.contains("`scripts/setup --pgbouncer`"), "{refusal}");
             assert!(refusal.contains(SETTING), "{refusal}");
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pgbouncer_is_not_taken_for_one() {
+    fn another_program_is_not_accepted_as_pgbouncer() {
         for other in ["/bin/sh", "/bin/echo", "/nowhere/pgbouncer"] {
             assert_eq!(inspect(other.into()), None);
         }

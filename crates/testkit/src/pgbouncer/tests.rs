@@ -10,8 +10,8 @@ use crate::test_database::Server;
 #[tokio::test]
 async fn a_session_of_the_server_is_shared_between_transactions_of_many_clients() {
     let database = Server::from_env().await.unwrap().empty_database().await.unwrap();
-    let pooler = Pooler::before(&database.url(), 1).await.unwrap();
-    let url = pooler.instead_of(&database.url()).unwrap();
+    let pooler = Pooler::in_front_of(&database.url(), 1).await.unwrap();
+    let url = pooler.url_through(&database.url()).unwrap();
     let (mut one, other) = (connect(&url).await, connect(&url).await);
     assert_eq!(backend(&one).await, backend(&other).await);
 
@@ -25,42 +25,43 @@ async fn a_session_of_the_server_is_shared_between_transactions_of_many_clients(
 }
 
 #[tokio::test]
-async fn one_round_trip_works_and_a_statement_that_is_kept_does_not() {
+async fn a_query_in_one_round_trip_works_and_a_prepared_statement_does_not() {
     let database = Server::from_env().await.unwrap().empty_database().await.unwrap();
-    let pooler = Pooler::before(&database.url(), 2).await.unwrap();
-    let url = pooler.instead_of(&database.url()).unwrap();
+    let pooler = Pooler::in_front_of(&database.url(), 2).await.unwrap();
+    let url = pooler.url_through(&database.url()).unwrap();
     let (client, mut other) = (connect(&url).await, connect(&url).await);
     let rows = client.query_typed("select $1 + 1", &[(&41, Type::INT4)]).await.unwrap();
     assert_eq!(rows[0].get::<_, i32>(0), 42);
 
-    let kept = client.prepare("select 1").await.unwrap();
-    // The session on which it was prepared is now another's: the one that is idle and was used last is taken first.
+    let prepared = client.prepare("select 1").await.unwrap();
+    // Another client now holds the session on which it was prepared: the pooler reuses the last used idle session
+    // first.
     let busy = other.transaction().await.unwrap();
     busy.batch_execute("select 1").await.unwrap();
-    let refusal = client.query(&kept, &[]).await.unwrap_err();
+    let refusal = client.query(&prepared, &[]).await.unwrap_err();
     assert_eq!(refusal.code().unwrap().code(), "26000");
 }
 
 #[tokio::test]
-async fn it_lets_in_the_logins_that_the_server_knows_and_no_others() {
+async fn it_accepts_the_logins_of_the_server_and_no_others() {
     let database = Server::from_env().await.unwrap().database().await.unwrap();
-    let pooler = Pooler::before(&database.url(), 2).await.unwrap();
+    let pooler = Pooler::in_front_of(&database.url(), 2).await.unwrap();
     let login = database.url_as_login(&["symphony_readonly"]).await.unwrap();
-    let client = connect(&pooler.instead_of(&login).unwrap()).await;
+    let client = connect(&pooler.url_through(&login).unwrap()).await;
     client.batch_execute("select from symphony.payment_outbox_pending").await.unwrap();
     let refusal = client.batch_execute("delete from symphony.payment_outbox_pending").await.unwrap_err();
     assert_eq!(refusal.code().unwrap().code(), "42501");
 
     let outsider = login.replace("symphony_login_", "symphony_unknown_");
-    let url = pooler.instead_of(&outsider).unwrap();
+    let url = pooler.url_through(&outsider).unwrap();
     assert!(tokio_postgres::connect(&url, NoTls).await.is_err());
 }
 
 #[tokio::test]
-async fn it_comes_back_with_a_server_that_was_killed() {
+async fn it_reconnects_to_a_server_that_was_killed_and_restarted() {
     let mut cluster = Cluster::start(&Binaries::find().unwrap(), Options::default()).await.unwrap();
-    let pooler = Pooler::before(&cluster.url("postgres"), 2).await.unwrap();
-    let url = pooler.instead_of(&cluster.url("postgres")).unwrap();
+    let pooler = Pooler::in_front_of(&cluster.url("postgres"), 2).await.unwrap();
+    let url = pooler.url_through(&cluster.url("postgres")).unwrap();
     backend(&connect(&url).await).await;
     cluster.kill9().await;
     cluster.restart().await.unwrap();
@@ -69,12 +70,12 @@ async fn it_comes_back_with_a_server_that_was_killed() {
         tokio::spawn(connection);
         client.batch_execute("select 1").await.is_ok()
     };
-    wait::until("the pooler has found the server again", wait::DEFAULT_TIMEOUT, works).await.unwrap();
+    wait::until("the pooler has reconnected to the server", wait::DEFAULT_TIMEOUT, works).await.unwrap();
 }
 
 #[tokio::test]
-async fn dropped_it_is_gone() {
-    let pooler = Pooler::before("postgres://127.0.0.1:1/nowhere", 1).await.unwrap();
+async fn dropping_the_pooler_ends_it() {
+    let pooler = Pooler::in_front_of("postgres://127.0.0.1:1/nowhere", 1).await.unwrap();
     let port = pooler.port();
     drop(pooler);
     assert!(tokio::net::TcpStream::connect((HOST, port)).await.is_err());
@@ -86,7 +87,7 @@ async fn connect(url: &str) -> Client {
     client
 }
 
-/// The server's process that answers, asked in one round trip.
+/// The pid of the server process of this client, read in one round trip.
 async fn backend(client: &Client) -> i32 {
     client.query_typed("select pg_backend_pid()", &[]).await.unwrap()[0].get(0)
 }

@@ -1,7 +1,7 @@
-//! Which `initdb` and `postgres` to run.
+//! Finds `initdb` and `postgres`.
 //!
-//! The search is wide because a server is often installed and seldom on the PATH. It only looks: `scripts/setup`
-//! is what installs.
+//! It searches many folders, because a server is often installed and seldom on the PATH. It installs nothing:
+//! `scripts/setup` does.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,9 +9,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The setting that ends the search before it begins.
+/// The environment variable that names the folder, without a search.
 const SETTING: &str = "SYMPHONY_PG_BINDIR";
-/// Where `scripts/setup` unpacks for root, and where everybody may look.
+/// The folder in which `scripts/setup` installs for root, which every user can read.
 const SHARED_CACHE: &str = "/var/cache/symphony/postgres";
 const OLDEST_SUPPORTED: u32 = 15;
 
@@ -23,34 +23,33 @@ pub struct Binaries {
     major: u32,
 }
 
-/// Why there is no PostgreSQL to run.
+/// Why no PostgreSQL was found.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
-    /// Nothing was found anywhere. Install it.
+    /// It is not installed in any known folder.
     #[error(
         "found no PostgreSQL {OLDEST_SUPPORTED} or newer: run scripts/setup, \
          or set {SETTING} to a folder that holds initdb and postgres\nlooked in:{}",
         Listed(looked_in)
     )]
-    Nowhere {
-        /// Every folder that was looked at.
+    NotFound {
+        /// Every folder that was searched.
         looked_in: Vec<PathBuf>,
     },
-    /// The folder that was asked for does not hold a server. Name another.
+    /// The named folder does not contain a working server.
     #[error(
-        "{} does not hold a PostgreSQL that runs: it needs both initdb and postgres; \
+        "{} does not contain a working PostgreSQL: it needs both initdb and postgres; \
          `scripts/setup --postgres 18` prints a folder that has them", folder.display()
     )]
-    NotHere {
-        /// The folder that was asked for.
+    NoServerInFolder {
+        /// The folder.
         folder: PathBuf,
     },
 }
 
 impl Binaries {
-    /// The installation that the setting `SYMPHONY_PG_BINDIR` names, or else the first that is found: by
-    /// `pg_config`, on the PATH, in Debian's folders (the highest version), in the cache of `scripts/setup` (the
-    /// highest version), in Homebrew's folders.
+    /// The installation that `SYMPHONY_PG_BINDIR` names, or else the first of: `pg_config`, the PATH, Debian's folders,
+    /// the cache of `scripts/setup`, Homebrew's folders. The highest version of each comes first.
     pub fn find() -> Result<Self, FindError> {
         if let Some(folder) = env::var_os(SETTING).filter(|folder| !folder.is_empty()) {
             return Self::at(folder);
@@ -60,10 +59,10 @@ impl Binaries {
             .iter()
             .filter_map(|folder| Self::at(folder).ok())
             .find(|binaries| binaries.major >= OLDEST_SUPPORTED)
-            .ok_or(FindError::Nowhere { looked_in })
+            .ok_or(FindError::NotFound { looked_in })
     }
 
-    /// Every installation of a supported version that is found, one for each version.
+    /// One installation of each supported version that is found.
     pub fn every() -> Vec<Self> {
         let mut every: Vec<Self> = Vec::new();
         let named = env::var_os(SETTING).filter(|folder| !folder.is_empty()).map(PathBuf::from);
@@ -77,15 +76,15 @@ impl Binaries {
     /// The installation in this folder.
     pub fn at(folder: impl Into<PathBuf>) -> Result<Self, FindError> {
         let folder = folder.into();
-        inspect(&folder).ok_or(FindError::NotHere { folder })
+        inspect(&folder).ok_or(FindError::NoServerInFolder { folder })
     }
 
-    /// The folder that holds the programs.
+    /// The folder of the programs.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The version as the server words it, such as `18.4` or `15.18 (Debian 15.18-0+deb12u1)`.
+    /// The version as the server prints it, such as `18.4` or `15.18 (Debian 15.18-0+deb12u1)`.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -95,15 +94,15 @@ impl Binaries {
         self.major
     }
 
-    /// The path of one of the programs; not all of them have to be there.
+    /// The path of a program, which need not exist.
     pub fn program(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 }
 
-/// Takes a folder for an installation if it has the two programs and the server can say its version.
+/// Accepts a folder as an installation if it has both programs and the server prints its version.
 fn inspect(folder: &Path) -> Option<Binaries> {
-    // A link on the PATH leads to the real folder, which holds the other programs as well.
+    // A symbolic link on the PATH leads to the real folder, which has the other programs as well.
     let server = folder.join("postgres").canonicalize().ok()?;
     let folder = server.parent()?.to_path_buf();
     if !folder.join("initdb").is_file() {
@@ -120,7 +119,7 @@ fn candidates() -> Vec<PathBuf> {
     let mut folders = Vec::new();
     folders.extend(from_pg_config());
     folders.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()).filter(|on_path| {
-        // The rest of the PATH would only make the error longer.
+        // Other folders of the PATH would only make the error message longer.
         on_path.join("postgres").exists()
     }));
     folders.extend(versions_below(Path::new("/usr/lib/postgresql"), ""));
@@ -139,7 +138,7 @@ fn from_pg_config() -> Option<PathBuf> {
     (!folder.trim().is_empty()).then(|| PathBuf::from(folder.trim()))
 }
 
-/// The cache of a user; root has the shared one, because other users cannot read root's home.
+/// The user's own cache. Root uses the shared one, because other users cannot read root's home.
 fn own_cache() -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return None;
@@ -169,13 +168,13 @@ fn leading_number(text: &str) -> Option<u32> {
     text[..end].parse().ok()
 }
 
-/// Paths, one below the other.
+/// Formats paths, one per line.
 struct Listed<'a>(&'a [PathBuf]);
 
 impl fmt::Display for Listed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
-            return write!(f, " the usual places, and none of them is there");
+            return write!(f, " the usual folders, none of which exists");
         }
         self.0.iter().try_for_each(|path| write!(f, "\n  {}", path.display()))
     }
@@ -206,7 +205,7 @@ mod tests {
 
     #[test]
     fn finding_nothing_says_what_to_do_next() {
-        let refusal = FindError::Nowhere { looked_in: vec!["/somewhere/bin".into()] }.to_string();
+        let refusal = FindError::NotFound { looked_in: vec!["/somewhere/bin".into()] }.to_string();
         assert!(refusal.contains("run scripts/setup"), "{refusal}");
         assert!(refusal.contains("SYMPHONY_PG_BINDIR"), "{refusal}");
         assert!(refusal.contains("/somewhere/bin"), "{refusal}");

@@ -1,4 +1,4 @@
-//! One server with its data, from start to removal.
+//! One server with its data: start, stop, crash, restart and removal.
 
 mod copy;
 mod standby;
@@ -25,19 +25,19 @@ use crate::process::child::{self, Process};
 
 const SUPERUSER: &str = "postgres";
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How long a server may take to stop at once before it is killed.
+/// How long an immediate shutdown may take before the server is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
-/// How much of the log an error shows.
+/// How many log lines an error shows.
 const TAIL_LINES: usize = 20;
 
-/// What kind of server to start.
+/// Options of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whether what was committed survives a crash of the machine. Costs most of the speed; `false` unless told.
+    /// Whether committed data survives a crash of the machine (fsync). Slow; the default is `false`.
     pub durable: bool,
-    /// Further settings of the server, as in postgresql.conf. They win over ours.
+    /// Further settings, as in postgresql.conf. They override ours.
     pub settings: Vec<(String, String)>,
-    /// How long the server may take to accept connections, or to stop. A minute unless told.
+    /// How long the server may take to accept connections, or to stop. The default is one minute.
     pub deadline: Duration,
 }
 
@@ -50,87 +50,87 @@ impl Default for Options {
 /// Why a server could not be started, stopped or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The system refused something. It says what.
+    /// A system call failed.
     #[error("could not {what}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// The error of the operating system.
         source: io::Error,
     },
-    /// `initdb` failed. Its words say why.
+    /// `initdb` failed. Its output says why.
     #[error("initdb failed ({status}):\n{output}")]
     Initdb {
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
-        /// What it printed.
+        /// Its output.
         output: String,
     },
-    /// A program that prepares or moves data failed. Its words say why.
+    /// A program that prepares or moves data failed. Its output says why.
     #[error("{program} failed ({status}):\n{output}")]
     Program {
-        /// Which one.
+        /// The program.
         program: String,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
-        /// What it printed.
+        /// Its output.
         output: String,
     },
-    /// The server ended instead of accepting connections. Its log says why.
-    #[error("the server ended while it started ({status}); the end of its log:\n{log}")]
+    /// The server exited during startup. Its log says why.
+    #[error("the server exited during startup ({status}); the end of its log:\n{log}")]
     Ended {
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
         /// The end of its log.
         log: String,
     },
-    /// The server refused a statement. It says why.
+    /// The server refused a statement.
     #[error("could not {what}")]
     Refused {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// The error of the server.
         source: tokio_postgres::Error,
     },
-    /// The server cannot be copied or followed as it is. Start it otherwise.
-    #[error("there can be no such standby: {why}")]
+    /// The server cannot have this standby.
+    #[error("cannot create this standby: {why}")]
     Standby {
-        /// What stands in the way.
+        /// The reason.
         why: &'static str,
     },
-    /// The server did not do it in time. Its log may say why; a slow machine needs a later deadline.
+    /// The server missed its deadline. Its log may say why; a slow machine needs a longer one.
     #[error("the server did not {what} within {limit:?}; the end of its log:\n{log}")]
     Deadline {
-        /// What was waited for.
+        /// The expected event.
         what: &'static str,
-        /// How long.
+        /// The deadline.
         limit: Duration,
         /// The end of its log.
         log: String,
     },
 }
 
-/// A running, stopped or crashed server and its data. Dropping it stops the server at once and removes the data.
+/// A running, stopped or crashed server and its data. Dropping it stops the server immediately and removes the data.
 #[derive(Debug)]
 pub struct Cluster {
     binaries: Binaries,
     options: Options,
     account: Account,
     port: u16,
-    // Before the folder: fields are dropped in this order, and the server must be gone before its data.
+    // Declared before the folder: fields are dropped in this order, and the server must end before its data is removed.
     server: Server,
     folder: Folder,
 }
 
-/// The process, which does not outlive this value.
+/// The server process, which is ended on drop.
 #[derive(Debug, Default)]
 struct Server(Option<Process>);
 
 impl Cluster {
-    /// Makes a new data folder, starts a server on it, and returns when it accepts connections.
+    /// Runs `initdb`, starts the server, and waits until it accepts connections.
     pub async fn start(binaries: &Binaries, options: Options) -> Result<Self, Error> {
         let account = Account::for_server().map_err(system("find a user for the server"))?;
-        let folder = Folder::create(account).map_err(system("make a temporary folder"))?;
+        let folder = Folder::create(account).map_err(system("create a temporary folder"))?;
         let mut cluster = Self {
             binaries: binaries.clone(),
             options,
@@ -144,22 +144,22 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// How to reach a database of this server as its superuser. The name must be a plain identifier.
+    /// The URL of a database of this server, as its superuser. The name must be a plain identifier.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://{SUPERUSER}@{HOST}:{}/{database}", self.port)
     }
 
-    /// The port on the loopback address. It stays the same over a restart.
+    /// The port on the loopback address. It stays the same across a restart.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The programs that it runs.
+    /// The PostgreSQL installation of this server.
     pub fn binaries(&self) -> &Binaries {
         &self.binaries
     }
 
-    /// The folder that holds the data, the log and the socket.
+    /// The folder of the data, the log and the socket.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -174,7 +174,7 @@ impl Cluster {
         self.server.0.as_ref().is_some_and(|process| process.ended().is_none())
     }
 
-    /// Stops the server in good order: open transactions are rolled back, everything is written. The data stays.
+    /// Shuts the server down (fast mode): it rolls back open transactions and writes a checkpoint. The data stays.
     pub async fn stop(&mut self) -> Result<(), Error> {
         let limit = self.options.deadline;
         if let Some(process) = &self.server.0 {
@@ -186,29 +186,29 @@ impl Cluster {
         Ok(())
     }
 
-    /// Ends the server and all its processes with SIGKILL, in the middle of whatever they do. The data stays.
+    /// Kills the server and all its processes with SIGKILL. The data stays.
     ///
-    /// Less than a loss of power: what was handed to the operating system is still written.
+    /// This is less than a power failure: the operating system still writes its cached pages.
     pub async fn kill9(&mut self) {
         if let Some(process) = &self.server.0 {
             process.kill_all().await;
         }
     }
 
-    /// Starts the server again on the same data and the same port; stops it before if it still runs.
+    /// Restarts the server on the same data and port. Stops it first if it still runs.
     pub async fn restart(&mut self) -> Result<(), Error> {
         self.stop().await?;
         self.serve(Port::Same).await
     }
 
-    /// Ends every session in a database, as an administrator does with `pg_terminate_backend`, and says how many there
-    /// were. Their clients see a lost connection; new ones are let in.
+    /// Terminates every session of a database with `pg_terminate_backend`, and returns how many there were. Their
+    /// clients lose the connection; new connections are accepted.
     pub async fn terminate_sessions(&self, database: &str) -> Result<u64, Error> {
         let refused = refused("end the sessions");
         sessions::terminate(&self.session("postgres").await?, database).await.map_err(refused)
     }
 
-    /// Stops the server at once and removes its folder. Dropping does the same and cannot say when it fails.
+    /// Stops the server immediately and removes its folder. Dropping does the same but cannot report an error.
     pub fn remove(self) -> Result<(), Error> {
         let Self { server, folder, .. } = self;
         drop(server);
@@ -247,7 +247,7 @@ impl Cluster {
         Err(Error::Initdb { status: output.status, output: String::from_utf8_lossy(&words).into_owned() })
     }
 
-    /// Starts the process until it stays, and returns when it accepts connections.
+    /// Starts the process, again if it loses its port, and waits until it accepts connections.
     async fn serve(&mut self, port: Port) -> Result<(), Error> {
         let deadline = Instant::now() + self.options.deadline;
         let data = self.folder.data();
@@ -261,12 +261,12 @@ impl Cluster {
                     break status;
                 }
                 let left = deadline.saturating_duration_since(Instant::now());
-                let answered = tokio::select! {
-                    answered = answers(self.port, &data) => answered,
-                    // Another process on that port may not answer.
+                let replied = tokio::select! {
+                    replied = replies(self.port, &data) => replied,
+                    // Another process on that port may never reply.
                     _ = process.ends(left) => false,
                 };
-                if answered {
+                if replied {
                     return Ok(());
                 }
                 if Instant::now() >= deadline {
@@ -278,7 +278,7 @@ impl Cluster {
             let log = log();
             let lost_the_port =
                 log.contains("could not bind") || log.contains("could not create any TCP/IP sockets");
-            // The last processes of a crashed server may still be going.
+            // The last processes of a crashed server may still be exiting.
             let too_early = log.contains("shared memory block") || log.contains("lock file \"postmaster.pid\"");
             if !(lost_the_port || too_early) || Instant::now() >= deadline {
                 return Err(Error::Ended { status, log });
@@ -293,13 +293,13 @@ impl Cluster {
     fn command(&self) -> Result<Command, Error> {
         let log = File::options().create(true).append(true).open(self.folder.log());
         let log = log.map_err(system("open the server's log"))?;
-        let mut command = child::tied_to_us(&self.binaries.program("postgres"), "QUIT");
+        let mut command = child::command_with_parent_death_signal(&self.binaries.program("postgres"), "QUIT");
         command.arg("-D").arg(self.folder.data());
         for (name, value) in self.settings() {
             command.arg("-c").arg(format!("{name}={value}"));
         }
         self.prepare(&mut command);
-        // A group of its own: Ctrl-C is for the process that uses the server, which then stops it.
+        // Its own process group: Ctrl-C must reach only the process that uses the server, which then stops it.
         command.stdout(Stdio::null()).stderr(log).process_group(0);
         Ok(command)
     }
@@ -322,10 +322,10 @@ impl Cluster {
         ours.into_iter().chain(self.options.settings.iter().cloned()).collect()
     }
 
-    /// Makes a command run as the server's user, away from the caller's folder, input and PostgreSQL settings.
+    /// Makes a command run as the server's user, without the caller's working directory, stdin and PG* variables.
     fn prepare(&self, command: &mut Command) {
         for (name, _) in std::env::vars_os() {
-            // PGDATA, PGPORT, PGOPTIONS and the like are about another server.
+            // PGDATA, PGPORT, PGOPTIONS and the like refer to another server.
             if name.to_str().is_some_and(|name| name.starts_with("PG")) {
                 command.env_remove(name);
             }
@@ -346,29 +346,29 @@ impl Drop for Server {
     }
 }
 
-/// What to do when the port was taken between our look and the server's.
+/// What to do if another process takes the port before the server binds it.
 #[derive(Clone, Copy)]
 enum Port {
-    /// No client knows the port yet: take another.
+    /// No client uses the port yet: choose another.
     AnyFree,
-    /// Clients know it: wait for it.
+    /// Clients use it: wait until it is free.
     Same,
 }
 
-/// Whether our server, and not another that was faster to the port, accepts connections.
-async fn answers(port: u16, data: &Path) -> bool {
-    let asked = async {
+/// Whether our server accepts connections, and not another one that took the port first.
+async fn replies(port: u16, data: &Path) -> bool {
+    let data_directory = async {
         let mut config = tokio_postgres::Config::new();
         config.host(HOST.to_string()).port(port).user(SUPERUSER).dbname("postgres");
         let (client, connection) = config.connect(NoTls).await?;
         let connection = tokio::spawn(connection);
         let row = client.query_one("select current_setting('data_directory')", &[]).await;
         drop(client);
-        // Ended on both sides before we go on: a database with open connections cannot be a template.
+        // Wait until the connection is closed: a database with open connections cannot be a template.
         let _ = connection.await;
         row?.try_get::<_, String>(0)
     };
-    asked.await.is_ok_and(|folder| Path::new(&folder) == data)
+    data_directory.await.is_ok_and(|folder| Path::new(&folder) == data)
 }
 
 /// The last lines of the log after a position.

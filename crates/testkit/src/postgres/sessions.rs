@@ -1,11 +1,10 @@
-//! Ending the sessions of a database.
+//! Terminates the sessions of a database.
 
 use tokio_postgres::{Client, Error};
 
-/// Ends the sessions in this database, waits until they are gone, and says how many there were. The session that asks
-/// is left alone.
+/// Terminates the other sessions of this database, waits until they have ended, and returns how many there were.
 pub(crate) async fn terminate(admin: &Client, database: &str) -> Result<u64, Error> {
-    // It waits until each session has ended; the minute is for a heavily loaded machine.
+    // The timeout of one minute is for a heavily loaded machine.
     let statement = "select pg_terminate_backend(pid, 60000)
                      from pg_stat_activity
                      where datname = $1 and pid <> pg_backend_pid() and backend_type = 'client backend'";

@@ -1,7 +1,7 @@
-//! A server or another program as a process that neither outlives its owner nor surprises it.
+//! A child process that does not outlive its owner.
 //!
-//! A thread of its own starts the process and waits for its end. On Linux the kernel can end a child with its
-//! parent, and it takes the *thread* that started it for the parent: a test's own thread would be gone too soon.
+//! A dedicated thread starts the process and waits for its end. On Linux the kernel can signal a child when its parent
+//! ends, but the "parent" is the *thread* that started it: the thread of a test may end too early.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -15,11 +15,11 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, test_kill_process, waitid,
 };
 
-/// How long an orphan, or what is left of a killed server, may take to go.
+/// How long an orphan, or the children of a killed server, may take to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A process that was started, whether or not it still runs.
+/// A started process, which may have ended.
 #[derive(Debug)]
 pub(crate) struct Process {
     pid: Pid,
@@ -29,13 +29,13 @@ pub(crate) struct Process {
 #[derive(Debug, Default)]
 struct End {
     status: Mutex<Option<ExitStatus>>,
-    came: Condvar,
+    ended: Condvar,
 }
 
 /// What happens to the child processes when the process ends.
 #[derive(Clone, Copy)]
 enum Descendants {
-    /// They end by themselves, as those of PostgreSQL do.
+    /// They end by themselves, as PostgreSQL's do.
     EndThemselves,
     /// They are in its process group and are killed.
     KillGroup,
@@ -48,12 +48,12 @@ impl End {
 }
 
 impl Process {
-    /// Starts the command, which has to be the server itself and not a wrapper that waits for it.
+    /// Starts the command, which must be the server itself and not a wrapper that waits for it.
     pub(crate) fn spawn(command: Command) -> io::Result<Self> {
         Self::start(command, Descendants::EndThemselves)
     }
 
-    /// Starts the command as the head of a process group that ends with it.
+    /// Starts the command as the leader of a process group, which is killed when it ends.
     pub(crate) fn spawn_group(mut command: Command) -> io::Result<Self> {
         command.process_group(0);
         Self::start(command, Descendants::KillGroup)
@@ -66,9 +66,9 @@ impl Process {
         thread::Builder::new().name("waiter".into()).spawn(move || match command.spawn() {
             Ok(child) => {
                 let pid = Pid::from_child(&child);
-                // The receiver is gone if the caller died; the server is stopped all the same.
+                // The send fails if the caller has ended; the child is stopped anyway.
                 let _ = started.send(Ok(pid));
-                drop(command); // with our end of its pipes
+                drop(command); // closes our ends of its pipes
                 wait_for_end(child, pid, descendants, &waiter);
             }
             Err(error) => {
@@ -79,7 +79,7 @@ impl Process {
         Ok(Self { pid, end })
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     pub(crate) fn ended(&self) -> Option<ExitStatus> {
         *self.end.lock()
     }
@@ -88,13 +88,13 @@ impl Process {
     pub(crate) fn signal(&self, signal: Signal) {
         let ended = self.end.lock();
         if ended.is_none() {
-            // The number is still ours: the waiter frees it under the same lock. A refusal cannot be helped here,
-            // and the waiting task notices.
+            // The pid is still valid: the waiter reaps the child under the same lock. An error is ignored, because
+            // the task that waits for the end reports a timeout.
             let _ = kill_process(self.pid, signal);
         }
     }
 
-    /// Sends a signal to it and to its group, if it still runs. Only for what was started with a group.
+    /// Sends a signal to its process group, if it still runs. Only for a process of [`Self::spawn_group`].
     pub(crate) fn signal_group(&self, signal: Signal) {
         let ended = self.end.lock();
         if ended.is_none() {
@@ -102,18 +102,18 @@ impl Process {
         }
     }
 
-    /// Its number. It may be another's once this one has ended.
+    /// Its pid, which the system may reuse after it has ended.
     pub(crate) fn id(&self) -> i32 {
         self.pid.as_raw_pid()
     }
 
-    /// Blocks until it ends, and says whether it did in time.
+    /// Blocks until it ends. Returns false on a timeout.
     pub(crate) fn wait(&self, limit: Duration) -> bool {
-        let wait = self.end.came.wait_timeout_while(self.end.lock(), limit, |status| status.is_none());
+        let wait = self.end.ended.wait_timeout_while(self.end.lock(), limit, |status| status.is_none());
         wait.unwrap_or_else(PoisonError::into_inner).0.is_some()
     }
 
-    /// Waits until it ends without blocking the thread, and says whether it did in time.
+    /// Waits until it ends, without blocking the thread. Returns false on a timeout.
     pub(crate) async fn ends(&self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         while self.ended().is_none() {
@@ -125,12 +125,11 @@ impl Process {
         true
     }
 
-    /// Kills it and all the processes it has started, in the middle of whatever they do.
+    /// Kills it and its children with SIGKILL.
     ///
-    /// Those that would survive for a moment are killed as well: they could still write, and the next server on the
-    /// same data waits for them.
+    /// Children that outlive it could still write, and the next server on the same data would wait for them.
     pub(crate) async fn kill_all(&self) {
-        self.signal(Signal::STOP); // it must not start another while we look
+        self.signal(Signal::STOP); // so that it starts no other child in the meantime
         let children = children_of(self.pid);
         self.signal(Signal::KILL);
         for child in &children {
@@ -144,23 +143,23 @@ impl Process {
     }
 }
 
-/// Waits for the end of the child and makes it known.
+/// Waits for the end of the child and publishes its exit status.
 fn wait_for_end(mut child: Child, pid: Pid, descendants: Descendants, end: &End) {
-    // Leaves the dead child in place, so that its number cannot be another's before we hold the lock.
+    // Does not reap the child, so that its pid is not reused before we hold the lock.
     let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
     let mut status = end.lock();
     if let Descendants::KillGroup = descendants {
         let _ = kill_process_group(pid, Signal::KILL);
     }
     *status = Some(child.wait().unwrap_or_default());
-    end.came.notify_all();
+    end.ended.notify_all();
 }
 
-/// A command that the kernel ends with this signal when this process ends, where it can be had; the plain command
-/// otherwise.
+/// A command to which the kernel sends this signal when this process ends, by `setpriv --pdeathsig`. Without `setpriv`
+/// it is the plain command.
 ///
-/// QUIT is what makes PostgreSQL stop at once and take its children and its shared memory with it.
-pub(crate) fn tied_to_us(program: &Path, signal: &str) -> Command {
+/// PostgreSQL shuts down immediately on QUIT, and ends its children and removes its shared memory.
+pub(crate) fn command_with_parent_death_signal(program: &Path, signal: &str) -> Command {
     static SETPRIV: OnceLock<bool> = OnceLock::new();
     let works = || Command::new("setpriv").args(["--pdeathsig", "QUIT", "true"]).output();
     if *SETPRIV.get_or_init(|| works().is_ok_and(|output| output.status.success())) {
@@ -172,7 +171,7 @@ pub(crate) fn tied_to_us(program: &Path, signal: &str) -> Command {
     }
 }
 
-/// Ends the server that still runs on this data though its owner is dead, and says whether the data is free.
+/// Ends a server that still runs on this data after its owner has died. Returns whether no server uses the data.
 pub(crate) fn end_orphan(data: &Path) -> bool {
     let Some(pid) = std::fs::read_to_string(data.join("postmaster.pid")).ok().as_deref().and_then(server_pid)
     else {
@@ -181,8 +180,8 @@ pub(crate) fn end_orphan(data: &Path) -> bool {
     if !is_alive(pid) {
         return true;
     }
-    // A server works in its data folder. A process in another folder has reused the process id and must not be killed;
-    // where this cannot be told, nothing is ended.
+    // The working directory of a server is its data directory. A process with another one has reused the pid and must
+    // not be killed. If the working directory cannot be read, kill nothing.
     let works_in = std::fs::read_link(format!("/proc/{pid}/cwd"));
     match works_in {
         Ok(folder) if folder == data => {}
@@ -197,13 +196,13 @@ pub(crate) fn end_orphan(data: &Path) -> bool {
     !is_alive(pid)
 }
 
-/// The process that a `postmaster.pid` names. A server in single-user mode, such as initdb's, writes it negative.
+/// The pid in a `postmaster.pid`. A server in single-user mode, such as initdb's, writes it as a negative number.
 fn server_pid(postmaster_pid: &str) -> Option<Pid> {
     let number: i32 = postmaster_pid.lines().next()?.trim().parse().ok()?;
     Pid::from_raw(number.checked_abs()?)
 }
 
-/// Whether a process runs. One that has died and was not yet collected by its parent does not.
+/// Whether a process runs. A zombie does not.
 fn is_alive(pid: Pid) -> bool {
     match stat(pid) {
         Some(stat) => stat.state != "Z",
@@ -211,7 +210,7 @@ fn is_alive(pid: Pid) -> bool {
     }
 }
 
-/// The processes that this one has started; none where the system has no `/proc`.
+/// The children of a process; empty on systems without `/proc`.
 fn children_of(parent: Pid) -> Vec<Pid> {
     std::fs::read_dir("/proc")
         .into_iter()
@@ -229,7 +228,7 @@ struct Stat {
 
 fn stat(pid: Pid) -> Option<Stat> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in brackets, may hold spaces and brackets itself: what follows the last one is plain.
+    // The name is in parentheses and may contain spaces and parentheses: parse what follows the last one.
     let mut fields = text.rsplit_once(')')?.1.split_whitespace();
     Some(Stat { state: fields.next()?.to_owned(), parent: fields.next()?.parse().ok()? })
 }

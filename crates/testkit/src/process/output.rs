@@ -1,4 +1,4 @@
-//! What a program has written, line by line, up to a bound.
+//! The output of a program, line by line, up to a limit.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, PipeReader, Read};
@@ -7,26 +7,26 @@ use std::thread;
 
 use tokio::sync::watch;
 
-/// How many lines are kept; the oldest go first.
+/// How many lines are kept; the oldest are dropped.
 const MAX_LINES: usize = 20_000;
 /// How much of a line is kept.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
-/// How many lines a failure shows.
+/// How many lines an error shows.
 const TAIL_LINES: usize = 40;
 
-/// The lines of both its outputs, in the order in which they were read.
+/// The lines of stdout and stderr, in the order in which they were read.
 #[derive(Debug)]
 pub(super) struct Output {
     kept: Mutex<Kept>,
-    /// Changed with every line and with the end of an output.
+    /// Notified of every line and of the end of an output.
     changed: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
     lines: VecDeque<String>,
-    /// How many went before the first that is kept.
-    gone: usize,
+    /// How many lines were dropped.
+    dropped: usize,
     /// How many outputs are still open.
     open: usize,
 }
@@ -36,7 +36,7 @@ impl Output {
         Arc::new(Self { kept: Mutex::default(), changed: watch::Sender::new(()) })
     }
 
-    /// Reads this pipe to its end, in the background.
+    /// Reads this pipe to its end in the background.
     pub(super) fn collect(self: &Arc<Self>, pipe: PipeReader) -> io::Result<()> {
         self.lock().open += 1;
         let output = Arc::clone(self);
@@ -52,13 +52,13 @@ impl Output {
         Ok(())
     }
 
-    /// How many lines there have been.
+    /// How many lines were written.
     pub(super) fn count(&self) -> usize {
         let kept = self.lock();
-        kept.gone + kept.lines.len()
+        kept.dropped + kept.lines.len()
     }
 
-    /// The last lines, to be shown.
+    /// The last lines, for an error message.
     pub(super) fn tail(&self) -> String {
         let kept = self.lock();
         let skipped = kept.lines.len().saturating_sub(TAIL_LINES);
@@ -66,23 +66,23 @@ impl Output {
         if lines.is_empty() { "(nothing)".into() } else { lines.join("\n") }
     }
 
-    /// The first line at or after a position for which this holds; nothing when the outputs have ended without it.
+    /// Waits for the first matching line at or after a position. Returns `None` if the outputs end without one.
     pub(super) async fn find(&self, from: usize, mut wanted: impl FnMut(&str) -> bool) -> Option<String> {
         let mut changed = self.changed.subscribe();
         let mut next = from;
         loop {
             {
                 let kept = self.lock();
-                let skipped = next.saturating_sub(kept.gone);
+                let skipped = next.saturating_sub(kept.dropped);
                 if let Some(line) = kept.lines.iter().skip(skipped).find(|line| wanted(line)) {
                     return Some(line.clone());
                 }
-                next = next.max(kept.gone + kept.lines.len());
+                next = next.max(kept.dropped + kept.lines.len());
                 if kept.open == 0 {
                     return None;
                 }
             }
-            // We hold the other end: it cannot be closed.
+            // `self` owns the sender, so the channel cannot be closed.
             let _ = changed.changed().await;
         }
     }
@@ -96,7 +96,7 @@ impl Output {
         let mut kept = self.lock();
         if kept.lines.len() == MAX_LINES {
             kept.lines.pop_front();
-            kept.gone += 1;
+            kept.dropped += 1;
         }
         kept.lines.push_back(line);
         drop(kept);
@@ -108,7 +108,7 @@ impl Output {
     }
 }
 
-/// The next line without its end, cut where it is too long; nothing at the end.
+/// The next line without its line break, truncated if it is too long; `None` at the end of the output.
 fn next_line(pipe: &mut BufReader<PipeReader>) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     if pipe.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? == 0 {

@@ -1,78 +1,79 @@
-//! What is to happen to certain requests, how often, and how often it has.
+//! Faults to inject into matching requests, with a limit and a count of injections.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::wait::TooLate;
+use crate::wait::TimedOut;
 
-/// What happens to a request.
+/// What a fault does to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Harm {
-    /// The connection is closed before the request reaches the server: it is not executed.
+pub enum FaultKind {
+    /// Closes the connection before the request reaches the server: it is not executed.
     RequestLost,
-    /// The server executes the request and says so, and the connection is closed without telling the client. Outside
-    /// of a transaction block the request is then committed; inside of one, it is COMMIT whose reply must be lost.
+    /// Lets the server execute the request, then drops its reply and closes the connection. Outside of a transaction
+    /// block the request is committed; in a transaction block, lose the reply to COMMIT instead.
     ReplyLost,
-    /// The same, but instead of closing, the reply is held back until it is [released](Fault::release). To kill a
-    /// client that does not yet know what it has done.
+    /// Like `ReplyLost`, but holds the reply until [`Fault::release`]. Use it to kill a client whose request is
+    /// committed and that has not received the reply.
     ReplyHeld,
 }
 
-/// Something that is to happen to certain requests. A request that the server refuses is not harmed, and does not count.
+/// A fault for matching requests. It skips a request that the server refuses, and does not count it.
 #[derive(Clone, Debug)]
 pub struct Fault(Arc<Armed>);
 
 #[derive(Debug)]
 struct Armed {
-    harm: Harm,
-    /// In small letters.
+    kind: FaultKind,
+    /// In lower case.
     text: String,
     progress: watch::Sender<Progress>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Progress {
-    /// How often it may still happen.
+    /// How many injections are left.
     left: u32,
     fired: u32,
-    /// Whether what is held back may go on.
+    /// Whether held replies may be sent.
     released: bool,
 }
 
 impl Fault {
-    /// How often it has happened.
+    /// How often the fault was injected.
     pub fn fired(&self) -> u32 {
         self.0.progress.borrow().fired
     }
 
-    /// Waits until it has happened so often.
+    /// Waits until the fault was injected this many times.
     ///
     /// # Errors
-    /// When the bound has passed first.
-    pub async fn wait_fired(&self, times: u32, bound: Duration) -> Result<(), TooLate> {
+    /// When the timeout passes first.
+    pub async fn wait_fired(&self, times: u32, timeout: Duration) -> Result<(), TimedOut> {
         let mut progress = self.0.progress.subscribe();
         let fired = progress.wait_for(|progress| progress.fired >= times);
-        match tokio::time::timeout(bound, fired).await {
-            // We hold the other end: it cannot be closed.
+        match tokio::time::timeout(timeout, fired).await {
+            // `self` owns the sender, so the channel cannot be closed.
             Ok(_) => Ok(()),
             Err(_) => {
-                let Armed { harm, text, .. } = &*self.0;
+                let Armed { kind, text, .. } = &*self.0;
                 let fired = self.fired();
-                let what =
-                    format!("{harm:?} happened {times} times to requests with {text:?} (it did {fired} times)");
-                Err(TooLate { what, bound })
+                let what = format!(
+                    "{kind:?} is injected {times} times into requests with {text:?} (so far {fired} times)"
+                );
+                Err(TimedOut { what, timeout })
             }
         }
     }
 
-    /// Lets it not happen any more. What is held back stays so.
+    /// Disables the fault. Replies already held stay held.
     pub fn disarm(&self) {
         self.0.progress.send_modify(|progress| progress.left = 0);
     }
 
-    /// Lets go of what is held back, and of what would be from now on.
+    /// Sends the held replies, and holds no more.
     pub fn release(&self) {
         self.0.progress.send_modify(|progress| progress.released = true);
     }
@@ -83,52 +84,53 @@ impl Fault {
 pub(super) struct Faults(Mutex<Vec<Fault>>);
 
 impl Faults {
-    pub(super) fn arm(&self, harm: Harm, text: &str, times: u32) -> Fault {
+    pub(super) fn arm(&self, kind: FaultKind, text: &str, times: u32) -> Fault {
         let progress = watch::Sender::new(Progress { left: times, fired: 0, released: false });
-        let fault = Fault(Arc::new(Armed { harm, text: text.to_lowercase(), progress }));
+        let fault = Fault(Arc::new(Armed { kind, text: text.to_lowercase(), progress }));
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(fault.clone());
         fault
     }
 
-    /// What is to happen to a request with this text, in small letters: the first of the faults that fits and is armed.
-    pub(super) fn ticket(&self, sql: &str) -> Option<Ticket> {
+    /// Reserves an injection for a request with this SQL in lower case, from the first matching fault that has one
+    /// left.
+    pub(super) fn reserve(&self, sql: &str) -> Option<Injection> {
         let faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         faults.iter().filter(|fault| sql.contains(&fault.0.text)).find_map(|fault| {
-            let taken = fault.0.progress.send_if_modified(|progress| {
+            let reserved = fault.0.progress.send_if_modified(|progress| {
                 let armed = progress.left > 0;
                 progress.left -= u32::from(armed);
                 armed
             });
-            taken.then(|| Ticket { fault: fault.clone(), fired: false })
+            reserved.then(|| Injection { fault: fault.clone(), fired: false })
         })
     }
 }
 
-/// The right to harm one request. Given back, it is there for another.
+/// One injection, reserved for a request. Dropped without [`Self::fire`], it is available for another request.
 #[derive(Debug)]
-pub(super) struct Ticket {
+pub(super) struct Injection {
     fault: Fault,
     fired: bool,
 }
 
-impl Ticket {
-    pub(super) fn harm(&self) -> Harm {
-        self.fault.0.harm
+impl Injection {
+    pub(super) fn kind(&self) -> FaultKind {
+        self.fault.0.kind
     }
 
-    /// Makes known that it happens now.
+    /// Counts the injection.
     pub(super) fn fire(&mut self) {
         self.fired = true;
         self.fault.0.progress.send_modify(|progress| progress.fired += 1);
     }
 
-    /// Waits until what is held back may go on.
+    /// Waits until held replies may be sent.
     pub(super) async fn released(&self) {
         let _ = self.fault.0.progress.subscribe().wait_for(|progress| progress.released).await;
     }
 }
 
-impl Drop for Ticket {
+impl Drop for Injection {
     fn drop(&mut self) {
         if !self.fired {
             self.fault.0.progress.send_modify(|progress| progress.left += 1);

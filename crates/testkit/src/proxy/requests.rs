@@ -1,12 +1,12 @@
-//! What one client has asked and not yet been answered.
+//! The requests of one client that the server has not answered yet.
 //!
-//! The server answers in the order in which it was asked and says "ready for query" once for every request: for each
-//! simple query, and for each row of parts that a sync ends. So a queue is enough to know what an answer belongs to.
+//! The server replies in order and sends one ReadyForQuery per request: for each simple query, and for each sequence of
+//! extended-query messages that ends with Sync. So a queue is enough to match replies to requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::fault::Ticket;
+use super::fault::Injection;
 use super::wire::{ClientMessage, Message};
 
 /// The requests of one connection.
@@ -19,19 +19,19 @@ pub(super) struct Requests {
 
 #[derive(Default)]
 struct Request {
-    /// Whether more parts of it may come.
+    /// Whether more messages of it may follow.
     unfinished: bool,
-    /// What is to happen to it.
-    ticket: Option<Ticket>,
+    /// The fault to inject into it.
+    injection: Option<Injection>,
 }
 
 impl Requests {
-    /// Takes note of the opening, which is answered like a request.
+    /// Records the startup message, which is answered like a request.
     pub(super) fn opened(&mut self) {
         self.unanswered.push_back(Request::default());
     }
 
-    /// Takes note of what the client says, before it is passed on, and returns the text that it is about to execute.
+    /// Records a message of the client before it is forwarded. Returns the SQL that it executes, if any.
     pub(super) fn parse(&mut self, message: &Message) -> Option<Arc<str>> {
         match message.parse() {
             ClientMessage::Query { sql } => {
@@ -61,31 +61,31 @@ impl Requests {
                 self.part().unfinished = false;
                 None
             }
-            ClientMessage::Aside => None,
+            ClientMessage::Other => None,
         }
     }
 
-    /// Attaches a fault to the last request that was sent.
-    pub(super) fn mark(&mut self, ticket: Ticket) {
+    /// Attaches a fault to the last request.
+    pub(super) fn mark(&mut self, injection: Injection) {
         if let Some(request) = self.unanswered.back_mut() {
-            request.ticket.get_or_insert(ticket);
+            request.injection.get_or_insert(injection);
         }
     }
 
-    /// Whether something is to happen to the request that the server answers now.
+    /// Whether the request that the server answers now has a fault.
     pub(super) fn is_marked(&self) -> bool {
-        self.unanswered.front().is_some_and(|request| request.ticket.is_some())
+        self.unanswered.front().is_some_and(|request| request.injection.is_some())
     }
 
-    /// Takes note that the server has answered, and returns what is to happen.
-    pub(super) fn answered(&mut self) -> Option<Ticket> {
-        self.unanswered.pop_front().and_then(|request| request.ticket)
+    /// Records that the server has answered a request. Returns its fault, if any.
+    pub(super) fn answered(&mut self) -> Option<Injection> {
+        self.unanswered.pop_front().and_then(|request| request.injection)
     }
 
-    /// The request that this is a part of; a new one if the last is complete.
+    /// The current request; a new one if the last is complete.
     fn part(&mut self) -> &mut Request {
         if self.unanswered.back().is_none_or(|request| !request.unfinished) {
-            self.unanswered.push_back(Request { unfinished: true, ticket: None });
+            self.unanswered.push_back(Request { unfinished: true, injection: None });
         }
         let last = self.unanswered.len() - 1;
         &mut self.unanswered[last]

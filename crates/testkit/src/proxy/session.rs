@@ -10,35 +10,35 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 
-use super::fault::Harm;
+use super::fault::FaultKind;
 use super::requests::Requests;
 use super::wire::{self, Opening};
 use super::{Shared, Stalled};
 
-/// How the protocol says "ready for query" and "error".
+/// The message types ReadyForQuery and ErrorResponse.
 const READY: u8 = b'Z';
 const REFUSED: u8 = b'E';
-/// More of a reply is not kept back: it belongs to another test than one of lost replies.
+/// Limits how much of a reply is held.
 const MAX_REPLY_BYTES: usize = 64 * 1024 * 1024;
 
 /// Why one direction has ended.
 enum End {
-    /// The client has closed.
-    ClientGone,
-    /// The server has closed.
-    ServerGone,
-    /// A fault has closed it.
-    Harmed,
+    /// The client has closed the connection.
+    ClientClosed,
+    /// The server has closed the connection.
+    ServerClosed,
+    /// A fault has closed the connection.
+    FaultInjected,
 }
 
-/// Carries a connection from here on, until it ends or is cut.
+/// Forwards a connection in the background, until it ends or is cut.
 pub(super) fn start(client: TcpStream, shared: &Arc<Shared>) {
     // In this order: a cut waits for all registered sessions, so each must see it.
     let mut cuts = shared.cuts.subscribe();
     let entry = Entry::register(shared);
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
-        let entry = entry; // dropped last: when it is gone, the connection is closed on both sides
+        let entry = entry; // dropped last, when the connection is closed on both sides
         let cut = tokio::select! {
             _ = cuts.changed() => true,
             // Both sides see the end of the connection; no other report is needed.
@@ -97,7 +97,7 @@ async fn forward(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
         }
         Opening::Cancel(bytes) => {
             server.write_all(&bytes).await?;
-            // The server has seen it when it closes.
+            // The server closes the connection when it has processed the request.
             server.read_to_end(&mut Vec::new()).await?;
             return Ok(());
         }
@@ -108,8 +108,8 @@ async fn forward(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
     let mut upwards = pin!(client_to_server(from_client, to_server, shared, &requests));
     let mut downwards = pin!(server_to_client(from_server, to_client, shared, &requests));
     tokio::select! {
-        end = &mut upwards => if let Ok(End::ServerGone) = end {
-            // Its last words may still be on their way.
+        end = &mut upwards => if let Ok(End::ServerClosed) = end {
+            // Its last messages may still be in transit.
             downwards.await?;
         },
         end = &mut downwards => {
@@ -119,7 +119,7 @@ async fn forward(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
     Ok(())
 }
 
-/// Carries what the client says to the server.
+/// Forwards messages of the client to the server.
 async fn client_to_server(
     client: OwnedReadHalf,
     mut server: OwnedWriteHalf,
@@ -130,28 +130,28 @@ async fn client_to_server(
     loop {
         let message = wire::read(&mut client).await;
         wait_until_free(shared, |stalled| !stalled.to_server).await;
-        let Some(message) = message? else { return Ok(End::ClientGone) };
-        // Marked before it is passed on: the reply may be there before we are back.
+        let Some(message) = message? else { return Ok(End::ClientClosed) };
+        // Marked before it is forwarded: the reply may arrive before this task runs again.
         let executes = lock(requests).parse(&message);
         if let Some(sql) = executes {
-            match shared.faults.ticket(&sql) {
-                Some(mut ticket) if ticket.harm() == Harm::RequestLost => {
+            match shared.faults.reserve(&sql) {
+                Some(mut injection) if injection.kind() == FaultKind::RequestLost => {
                     shared.counts().requests_lost += 1;
-                    ticket.fire();
-                    return Ok(End::Harmed);
+                    injection.fire();
+                    return Ok(End::FaultInjected);
                 }
-                Some(ticket) => lock(requests).mark(ticket),
+                Some(injection) => lock(requests).mark(injection),
                 None => {}
             }
             shared.counts().requests += 1;
         }
         if server.write_all(message.bytes()).await.is_err() {
-            return Ok(End::ServerGone);
+            return Ok(End::ServerClosed);
         }
     }
 }
 
-/// Carries what the server says to the client.
+/// Forwards messages of the server to the client.
 async fn server_to_client(
     server: OwnedReadHalf,
     mut client: OwnedWriteHalf,
@@ -159,17 +159,17 @@ async fn server_to_client(
     requests: &Mutex<Requests>,
 ) -> io::Result<End> {
     let mut server = BufReader::new(server);
-    let mut kept_back = Vec::new();
+    let mut held = Vec::new();
     let mut refused = false;
     loop {
         let message = wire::read(&mut server).await;
         wait_until_free(shared, |stalled| !stalled.to_client).await;
         let Ok(Some(message)) = message else {
-            client.write_all(&kept_back).await?;
-            return Ok(End::ServerGone);
+            client.write_all(&held).await?;
+            return Ok(End::ServerClosed);
         };
         refused |= message.kind() == REFUSED;
-        if kept_back.is_empty() && !lock(requests).is_marked() {
+        if held.is_empty() && !lock(requests).is_marked() {
             if message.kind() == READY {
                 lock(requests).answered();
                 refused = false;
@@ -177,36 +177,36 @@ async fn server_to_client(
             client.write_all(message.bytes()).await?;
             continue;
         }
-        kept_back.extend_from_slice(message.bytes());
-        if kept_back.len() > MAX_REPLY_BYTES {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a reply that is too long to be kept back"));
+        held.extend_from_slice(message.bytes());
+        if held.len() > MAX_REPLY_BYTES {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the reply is too long to be held"));
         }
         if message.kind() != READY {
             continue;
         }
-        let ticket = lock(requests).answered();
-        if let Some(mut ticket) = ticket.filter(|_| !refused) {
-            match ticket.harm() {
-                Harm::ReplyLost => {
+        let injection = lock(requests).answered();
+        if let Some(mut injection) = injection.filter(|_| !refused) {
+            match injection.kind() {
+                FaultKind::ReplyLost => {
                     shared.counts().replies_lost += 1;
-                    ticket.fire();
-                    return Ok(End::Harmed);
+                    injection.fire();
+                    return Ok(End::FaultInjected);
                 }
-                Harm::ReplyHeld => {
+                FaultKind::ReplyHeld => {
                     shared.counts().replies_held += 1;
-                    ticket.fire();
-                    ticket.released().await;
+                    injection.fire();
+                    injection.released().await;
                 }
-                Harm::RequestLost => {} // such a request does not come so far
+                FaultKind::RequestLost => {} // the server never received such a request
             }
         }
-        client.write_all(&kept_back).await?;
-        kept_back.clear();
+        client.write_all(&held).await?;
+        held.clear();
         refused = false;
     }
 }
 
-/// Waits until a way is free.
+/// Waits while a direction is stalled.
 async fn wait_until_free(shared: &Shared, free: impl FnMut(&Stalled) -> bool) {
     let mut stalled: watch::Receiver<Stalled> = shared.stalled.subscribe();
     let _ = stalled.wait_for(free).await;

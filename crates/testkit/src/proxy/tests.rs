@@ -1,4 +1,4 @@
-//! A real client, a real server, and what each of them sees of a broken network.
+//! A real client and a real server, with faults between them.
 
 use std::future::Future;
 
@@ -16,7 +16,7 @@ const INSERT: &str = "insert into kept values ($1)";
 #[tokio::test]
 async fn a_lost_reply_leaves_the_row_committed_and_the_client_without_an_answer() {
     let fixture = Fixture::new().await;
-    // Each way in which a client can ask.
+    // Each form of a request: prepared statement, extended query, simple query.
     let prepared = async |client: Client| client.execute(INSERT, &[&1]).await.map(drop);
     fixture.loses_the_reply(prepared, 1).await;
     let at_once = async |client: Client| client.execute_typed(INSERT, &[(&2, Type::INT4)]).await.map(drop);
@@ -27,11 +27,11 @@ async fn a_lost_reply_leaves_the_row_committed_and_the_client_without_an_answer(
 }
 
 #[tokio::test]
-async fn preparing_is_no_request_and_executing_what_was_prepared_is() {
+async fn a_fault_hits_the_execution_of_a_prepared_statement_and_not_its_preparation() {
     let fixture = Fixture::new().await;
     let client = fixture.connect().await;
     let before = client.prepare(INSERT).await.unwrap();
-    let fault = fixture.proxy.arm(Harm::ReplyLost, "into kept", 1);
+    let fault = fixture.proxy.arm(FaultKind::ReplyLost, "into kept", 1);
     let after = client.prepare(INSERT).await.unwrap();
     client.execute("select 1", &[]).await.unwrap();
     assert_eq!(fault.fired(), 0);
@@ -43,11 +43,11 @@ async fn preparing_is_no_request_and_executing_what_was_prepared_is() {
 }
 
 #[tokio::test]
-async fn only_so_many_replies_are_lost_and_those_before_them_arrive() {
+async fn a_fault_loses_as_many_replies_as_it_was_armed_for() {
     let fixture = Fixture::new().await;
-    let fault = fixture.proxy.arm(Harm::ReplyLost, "into kept values (2)", 1);
+    let fault = fixture.proxy.arm(FaultKind::ReplyLost, "into kept values (2)", 1);
     let client = fixture.connect().await;
-    // One behind the other, without waiting for an answer.
+    // Pipelined: the second is sent before the reply to the first.
     let (one, two) = tokio::join!(
         client.batch_execute("insert into kept values (1)"),
         client.batch_execute("insert into kept values (2)"),
@@ -59,7 +59,7 @@ async fn only_so_many_replies_are_lost_and_those_before_them_arrive() {
     assert_eq!(fault.fired(), 1);
     assert_eq!(fixture.kept().await, [1, 2, 2]);
 
-    let never = fixture.proxy.arm(Harm::ReplyLost, "into kept", 1);
+    let never = fixture.proxy.arm(FaultKind::ReplyLost, "into kept", 1);
     never.disarm();
     again.batch_execute("insert into kept values (3)").await.unwrap();
     let refusal = never.wait_fired(1, SHORT).await.unwrap_err();
@@ -69,7 +69,7 @@ async fn only_so_many_replies_are_lost_and_those_before_them_arrive() {
 #[tokio::test]
 async fn a_request_that_the_server_refuses_is_answered_and_leaves_the_fault_armed() {
     let fixture = Fixture::new().await;
-    let fault = fixture.proxy.arm(Harm::ReplyLost, "into kept", 1);
+    let fault = fixture.proxy.arm(FaultKind::ReplyLost, "into kept", 1);
     let client = fixture.connect().await;
     let refusal = client.batch_execute("insert into kept values ('x')").await.unwrap_err();
     assert_eq!(refusal.code().unwrap().code(), "22P02");
@@ -82,7 +82,7 @@ async fn a_request_that_the_server_refuses_is_answered_and_leaves_the_fault_arme
 async fn the_reply_to_a_commit_can_be_lost() {
     let fixture = Fixture::new().await;
     let mut client = fixture.connect().await;
-    let fault = fixture.proxy.arm(Harm::ReplyLost, "commit", 1);
+    let fault = fixture.proxy.arm(FaultKind::ReplyLost, "commit", 1);
     let transaction = client.transaction().await.unwrap();
     transaction.execute(INSERT, &[&1]).await.unwrap();
     assert!(transaction.commit().await.unwrap_err().is_closed());
@@ -93,14 +93,14 @@ async fn the_reply_to_a_commit_can_be_lost() {
 #[tokio::test]
 async fn a_reply_that_has_begun_is_not_lost_before_the_commit() {
     let fixture = Fixture::new().await;
-    // The commit itself waits for a lock, when the rows are long on their way.
+    // The commit waits for a lock after the rows were sent.
     let waits_at_commit = "create function wait_at_commit() returns trigger language plpgsql as $$
                              begin perform pg_advisory_xact_lock(7); return null; end $$;
                            create constraint trigger wait_at_commit after insert on kept
                              deferrable initially deferred for each row execute function wait_at_commit();
                            select pg_advisory_lock(7)";
     fixture.direct.batch_execute(waits_at_commit).await.unwrap();
-    let fault = fixture.proxy.arm(Harm::ReplyLost, "into kept", 1);
+    let fault = fixture.proxy.arm(FaultKind::ReplyLost, "into kept", 1);
     let client = fixture.connect().await;
     let long = "insert into kept values (1) returning repeat('x', 100000)";
     let asking = tokio::spawn(async move { client.batch_execute(long).await });
@@ -119,7 +119,7 @@ async fn a_reply_that_has_begun_is_not_lost_before_the_commit() {
 #[tokio::test]
 async fn a_lost_request_is_not_executed() {
     let fixture = Fixture::new().await;
-    let fault = fixture.proxy.arm(Harm::RequestLost, "into kept", 2);
+    let fault = fixture.proxy.arm(FaultKind::RequestLost, "into kept", 2);
     assert!(fixture.connect().await.execute(INSERT, &[&1]).await.unwrap_err().is_closed());
     let simple = "insert into kept values (2)";
     assert!(fixture.connect().await.batch_execute(simple).await.unwrap_err().is_closed());
@@ -132,7 +132,7 @@ async fn a_lost_request_is_not_executed() {
 #[tokio::test]
 async fn a_held_reply_belongs_to_a_committed_row_and_arrives_when_released() {
     let fixture = Fixture::new().await;
-    let fault = fixture.proxy.arm(Harm::ReplyHeld, "into kept", 2);
+    let fault = fixture.proxy.arm(FaultKind::ReplyHeld, "into kept", 2);
     let client = fixture.connect().await;
     let asking = tokio::spawn(async move { client.execute(INSERT, &[&1]).await });
     fault.wait_fired(1, DEFAULT_TIMEOUT).await.unwrap();
@@ -145,7 +145,7 @@ async fn a_held_reply_belongs_to_a_committed_row_and_arrives_when_released() {
 #[tokio::test]
 async fn a_client_that_dies_while_its_reply_is_held_is_noticed_by_the_server() {
     let fixture = Fixture::new().await;
-    let fault = fixture.proxy.arm(Harm::ReplyHeld, "into kept", 1);
+    let fault = fixture.proxy.arm(FaultKind::ReplyHeld, "into kept", 1);
     let (client, connection) = tokio_postgres::connect(fixture.proxy.url(), NoTls).await.unwrap();
     let connection = tokio::spawn(connection);
     let asking = tokio::spawn(async move { client.execute(INSERT, &[&1]).await.map(drop) });
@@ -189,7 +189,7 @@ async fn a_cut_closes_every_connection_even_a_stalled_one() {
     let fixture = Fixture::new().await;
     let (one, other) = (fixture.connect().await, fixture.connect().await);
     fixture.proxy.stall(Direction::Both);
-    fixture.proxy.cut(Newcomers::Accept).await;
+    fixture.proxy.cut(NewConnections::Accept).await;
     assert_eq!(fixture.proxy.open(), 0);
     fixture.proxy.release();
     for client in [one, other] {
@@ -205,7 +205,7 @@ async fn a_cut_closes_every_connection_even_a_stalled_one() {
 async fn after_a_cut_that_refuses_no_client_connects_until_it_is_allowed_again() {
     let fixture = Fixture::new().await;
     let client = fixture.connect().await;
-    fixture.proxy.cut(Newcomers::Refuse).await;
+    fixture.proxy.cut(NewConnections::Refuse).await;
     assert!(client.batch_execute("select 1").await.unwrap_err().is_closed());
     let refused = TcpStream::connect((HOST, fixture.proxy.port())).await.unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
@@ -216,17 +216,17 @@ async fn after_a_cut_that_refuses_no_client_connects_until_it_is_allowed_again()
 }
 
 #[tokio::test]
-async fn redirected_it_leads_new_connections_elsewhere() {
+async fn a_redirected_proxy_forwards_new_connections_to_the_other_server() {
     let fixture = Fixture::new().await;
     let client = fixture.connect().await;
     let elsewhere = std::net::TcpListener::bind((HOST, 0)).unwrap();
     let port = elsewhere.local_addr().unwrap().port();
     fixture.proxy.redirect(&format!("postgres://{HOST}:{port}/")).unwrap();
     let url = fixture.proxy.url().to_owned();
-    let newcomer = tokio::spawn(async move { tokio_postgres::connect(&url, NoTls).await.map(drop) });
+    let new_connection = tokio::spawn(async move { tokio_postgres::connect(&url, NoTls).await.map(drop) });
     let accepted = tokio::task::spawn_blocking(move || elsewhere.accept().map(drop));
     tokio::time::timeout(DEFAULT_TIMEOUT, accepted).await.unwrap().unwrap().unwrap();
-    assert!(newcomer.await.unwrap().is_err());
+    assert!(new_connection.await.unwrap().is_err());
     client.batch_execute("select 1").await.unwrap();
 }
 
@@ -234,7 +234,7 @@ async fn redirected_it_leads_new_connections_elsewhere() {
 async fn notifications_and_cancellations_pass() {
     let fixture = Fixture::new().await;
     let (client, mut connection) = tokio_postgres::connect(fixture.proxy.url(), NoTls).await.unwrap();
-    let (received, mut hearing) = mpsc::unbounded_channel();
+    let (received, mut notifications) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Some(Ok(message)) = std::future::poll_fn(|context| connection.poll_message(context)).await {
             if let AsyncMessage::Notification(notification) = message {
@@ -244,7 +244,7 @@ async fn notifications_and_cancellations_pass() {
     });
     client.batch_execute("listen channel").await.unwrap();
     fixture.direct.batch_execute("notify channel, 'payload'").await.unwrap();
-    assert_eq!(tokio::time::timeout(DEFAULT_TIMEOUT, hearing.recv()).await.unwrap().unwrap(), "payload");
+    assert_eq!(tokio::time::timeout(DEFAULT_TIMEOUT, notifications.recv()).await.unwrap().unwrap(), "payload");
 
     let token = client.cancel_token();
     fixture.direct.batch_execute("begin; lock table kept").await.unwrap();
@@ -258,7 +258,7 @@ async fn notifications_and_cancellations_pass() {
 }
 
 #[tokio::test]
-async fn dropped_it_closes_everything() {
+async fn dropping_the_proxy_closes_all_connections() {
     let Fixture { proxy, direct: _direct, database: _database } = Fixture::new().await;
     let (client, connection) = tokio_postgres::connect(proxy.url(), NoTls).await.unwrap();
     let connection = tokio::spawn(connection);
@@ -285,7 +285,7 @@ impl Fixture {
         let database = Server::from_env().await.unwrap().empty_database().await.unwrap();
         let direct = database.connect().await.unwrap();
         direct.batch_execute("create table kept (value int)").await.unwrap();
-        Self { proxy: Proxy::before(&database.url()).unwrap(), direct, database }
+        Self { proxy: Proxy::in_front_of(&database.url()).unwrap(), direct, database }
     }
 
     async fn connect(&self) -> Client {
@@ -299,12 +299,12 @@ impl Fixture {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
-    /// Asks with a fault armed, and looks at what both sides have seen.
+    /// Sends a request with a fault armed, and checks that the row is committed and the client got no reply.
     async fn loses_the_reply<F>(&self, ask: F, value: i32)
     where
         F: AsyncFnOnce(Client) -> Result<(), tokio_postgres::Error>,
     {
-        let fault = self.proxy.arm(Harm::ReplyLost, "into kept", 1);
+        let fault = self.proxy.arm(FaultKind::ReplyLost, "into kept", 1);
         let refusal = ask(self.connect().await).await.unwrap_err();
         assert!(refusal.is_closed(), "the client must see a lost connection: {refusal}");
         fault.wait_fired(1, DEFAULT_TIMEOUT).await.unwrap();
@@ -317,6 +317,8 @@ impl Fixture {
                       where datname = current_database() and pid <> pg_backend_pid()
                         and backend_type = 'client backend'";
         let alone = async || self.direct.query(others, &[]).await.unwrap().is_empty();
-        wait::until(format!("{} is left alone", self.database.name()), DEFAULT_TIMEOUT, alone).await.unwrap();
+        wait::until(format!("no other session is connected to {}", self.database.name()), DEFAULT_TIMEOUT, alone)
+            .await
+            .unwrap();
     }
 }

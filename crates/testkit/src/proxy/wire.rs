@@ -1,46 +1,46 @@
-//! Messages of PostgreSQL's wire protocol, version 3: where they begin and end, and the few parts that matter here.
+//! Messages of PostgreSQL's wire protocol, version 3: their boundaries, and the few fields that the proxy needs.
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Longer ones are refused: no test sends so much, and a length that was misread would ask for it.
+/// Longer messages are refused: no test sends them, so the length was misread.
 const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 const CANCEL: u32 = 80_877_102;
 const SSL: u32 = 80_877_103;
 const GSS: u32 = 80_877_104;
 
-/// The first thing that a client sends, which has no kind.
+/// The first message of a client, which has no type byte.
 pub(super) enum Opening {
-    /// It starts a session, and names the login.
+    /// StartupMessage: starts a session.
     Session(Vec<u8>),
-    /// It wants another session's request cancelled, and no answer.
+    /// CancelRequest: cancels the request of another session, and gets no reply.
     Cancel(Vec<u8>),
-    /// It asks whether it may encrypt. Told no, it begins again.
+    /// SSLRequest or GSSENCRequest. After a refusal the client sends another opening.
     Encryption,
 }
 
-/// One message, as it is on the wire: its kind, its length, its body.
+/// One message as bytes: type, length, body.
 pub(super) struct Message(Vec<u8>);
 
-/// What a client says, as far as it matters here.
+/// A message of a client, as far as the proxy needs it.
 pub(super) enum ClientMessage<'a> {
-    /// Execute this text, and be done with it.
+    /// Executes this SQL. A complete request.
     Query { sql: &'a [u8] },
-    /// Prepare this text under a name.
+    /// Prepares this SQL under a name.
     Parse { statement: &'a [u8], sql: &'a [u8] },
-    /// Make a portal of a prepared statement.
+    /// Creates a portal for a prepared statement.
     Bind { portal: &'a [u8], statement: &'a [u8] },
-    /// Execute a portal.
+    /// Executes a portal.
     Execute { portal: &'a [u8] },
-    /// More of a request that a [`ClientMessage::Sync`] will end.
+    /// Another part of a request that a [`ClientMessage::Sync`] will end.
     Part,
-    /// A request that was made in parts is complete.
+    /// Ends a request of the extended query protocol.
     Sync,
-    /// A request that is complete by itself and has no text.
+    /// FunctionCall: a complete request without SQL.
     Call,
-    /// No part of a request: a password, data, a farewell.
-    Aside,
+    /// Not part of a request: a password, COPY data, Terminate.
+    Other,
 }
 
 impl Message {
@@ -52,7 +52,7 @@ impl Message {
         &self.0
     }
 
-    /// What it says, if a client sent it.
+    /// Parses a message of a client.
     pub(super) fn parse(&self) -> ClientMessage<'_> {
         let body = self.0.get(5..).unwrap_or_default();
         let mut words = body.split(|byte| *byte == 0);
@@ -65,18 +65,18 @@ impl Message {
             b'C' | b'D' | b'H' => ClientMessage::Part,
             b'S' => ClientMessage::Sync,
             b'F' => ClientMessage::Call,
-            _ => ClientMessage::Aside,
+            _ => ClientMessage::Other,
         }
     }
 }
 
-/// The next message; nothing when the other side has closed after the last one.
+/// The next message; `None` when the other side has closed the connection.
 pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Message>> {
     let Some(kind) = first(stream).await? else { return Ok(None) };
     Ok(Some(Message(rest(stream, vec![kind]).await?)))
 }
 
-/// The first thing that a client sends; nothing when it has closed without it.
+/// The first message of a client; `None` when it has closed the connection without one.
 pub(super) async fn read_opening(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Opening>> {
     let mut length = [0; 4];
     let Some(byte) = first(stream).await? else { return Ok(None) };
@@ -103,11 +103,11 @@ async fn rest(stream: &mut (impl AsyncRead + Unpin), mut bytes: Vec<u8>) -> io::
     body(stream, bytes, length).await
 }
 
-/// Appends what a length, which counts itself, announces.
+/// Appends the body. The length includes itself.
 async fn body(stream: &mut (impl AsyncRead + Unpin), mut bytes: Vec<u8>, length: [u8; 4]) -> io::Result<Vec<u8>> {
     let length = usize::try_from(u32::from_be_bytes(length)).ok().and_then(|length| length.checked_sub(4));
     let Some(length) = length.filter(|length| *length <= MAX_MESSAGE_BYTES) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message of a length that cannot be"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message with an invalid length"));
     };
     let begin = bytes.len();
     bytes.resize(begin + length, 0);
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn messages_are_told_apart_and_the_end_is_seen() {
+    async fn messages_are_parsed_and_the_end_of_the_stream_is_seen() {
         let mut stream: &[u8] = b"Q\0\0\0\x0dselect 1\0S\0\0\0\x04";
         let query = read(&mut stream).await.unwrap().unwrap();
         assert!(matches!(query.parse(), ClientMessage::Query { sql: b"select 1" }));
@@ -129,14 +129,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_message_that_breaks_off_or_cannot_be_is_an_error() {
+    async fn a_truncated_or_invalid_message_is_an_error() {
         for mut stream in [&b"Q\0\0\0\x0dsel"[..], b"Q\0\0", b"Q\0\0\0\x03", b"Q\xff\xff\xff\xff"] {
             assert!(read(&mut stream).await.is_err());
         }
     }
 
     #[tokio::test]
-    async fn a_question_for_encryption_is_no_session() {
+    async fn a_request_for_encryption_is_not_a_session() {
         let mut stream: &[u8] = b"\0\0\0\x08\x04\xd2\x16\x2f\0\0\0\x09\0\x03\0\0\0";
         assert!(matches!(read_opening(&mut stream).await.unwrap(), Some(Opening::Encryption)));
         assert!(

@@ -1,13 +1,13 @@
-//! What the bank has executed, by its own ledger.
+//! The bank's own ledger of executed payments.
 
 use serde::{Deserialize, Serialize};
 
 use super::Error;
 
-/// A line of the bank's ledger: money that has left.
+/// A line of the bank's ledger: an executed payment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Execution {
-    /// 1, 2, 3, … over all that was executed.
+    /// The position among all executions, from 1.
     pub ordinal: u64,
     /// The idempotency key.
     pub key: String,
@@ -15,13 +15,13 @@ pub struct Execution {
     pub instruction_id: String,
     /// Its participant.
     pub participant_id: String,
-    /// Its number among theirs, as the request had it.
+    /// Its sequence number, as in the request.
     pub sequence_id: i64,
-    /// As it was written, to the last digit.
+    /// The amount, digit by digit as in the request.
     pub amount: String,
     /// The currency.
     pub currency: String,
-    /// The bank's own name for it.
+    /// The bank's reference.
     pub reference: String,
 }
 
@@ -39,7 +39,7 @@ pub fn executions(lines: &str) -> Result<Vec<Execution>, Error> {
     let mut found = Vec::new();
     for (number, line) in lines.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let wrong = |source| Error::Bank { line: number + 1, source };
-        // The file has other lines than the listing: a header, then every request with what came of it.
+        // The file differs from the listing: it has a header, then every request with its execution, if any.
         if line.starts_with("{\"symphony_bank\"") {
             continue;
         }

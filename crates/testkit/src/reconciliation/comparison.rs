@@ -1,4 +1,4 @@
-//! The comparison itself. Pure: two lists and what the business has committed go in, findings come out.
+//! Compares the outbox with the bank's ledger and with the orders that the producer committed. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -8,29 +8,28 @@ use super::bank::Execution;
 use super::outboxes::{Outbox, Outboxes};
 use super::report::{Finding, Report, UnknownOutcome};
 
-/// What became of one outbox, by its own ledger.
+/// The state of one outbox, by its own ledger.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// Not yet.
+    /// Not ended.
     Pending,
-    /// It was paid.
+    /// Paid.
     Dispatched,
-    /// It was not paid and will not be.
+    /// Not paid, and terminal.
     Failed,
-    /// The outcome is unknown.
+    /// Terminal with an unknown outcome.
     Unknown,
-    /// It has no end and is not in the queue.
-    Nowhere,
+    /// Neither pending nor in a terminal state.
+    NeitherPendingNorEnded,
 }
 
-/// Compares the outbox with the bank, and with the ids of the instructions that the business has committed, where those
-/// are known.
+/// Compares the outbox with the bank and, if given, with the ids of the instructions that the producer committed.
 ///
-/// Several outboxes of one key are redrives of each other: the key counts as paid if one of them was.
+/// Several outboxes of one key are redrives: the key counts as paid if one of them was.
 pub fn compare(outboxes: &Outboxes, bank: &[Execution], committed: Option<&BTreeSet<String>>) -> Report {
     let mut report = Report::default();
     if let Some(committed) = committed {
-        against_the_business(outboxes, committed, &mut report);
+        compare_with_producer(outboxes, committed, &mut report);
     }
     let mut executed: HashMap<&str, Vec<&Execution>> = HashMap::new();
     for execution in bank {
@@ -38,30 +37,30 @@ pub fn compare(outboxes: &Outboxes, bank: &[Execution], committed: Option<&BTree
     }
     report.counts.executed = bank.len();
     report.counts.outboxes = outboxes.outboxes.len();
-    numbers(outboxes, &mut report);
+    check_sequence_numbers(outboxes, &mut report);
 
     let mut keys: BTreeMap<&str, Vec<(&Outbox, End)>> = BTreeMap::new();
     for outbox in &outboxes.outboxes {
-        let end = ledger(outbox, &mut report);
+        let end = check_attempts(outbox, &mut report);
         keys.entry(&outbox.key).or_default().push((outbox, end));
     }
     for (key, outboxes) in &keys {
-        against_the_bank(key, outboxes, executed.get(key).map_or(&[], Vec::as_slice), &mut report);
+        compare_with_bank(key, outboxes, executed.get(key).map_or(&[], Vec::as_slice), &mut report);
     }
     for (key, times) in executed.iter().collect::<BTreeMap<_, _>>() {
         if times.len() > 1 {
             report.findings.push(Finding::ExecutedTwice { key: (*key).to_owned(), times: times.len() });
         }
         if !keys.contains_key(key) {
-            report.findings.push(Finding::ExecutedUnasked { key: (*key).to_owned() });
+            report.findings.push(Finding::ExecutedWithoutOutbox { key: (*key).to_owned() });
         }
     }
-    order(bank, &keys, &mut report);
+    check_order(bank, &keys, &mut report);
     report
 }
 
-/// What was committed is there, and nothing else.
-fn against_the_business(outboxes: &Outboxes, committed: &BTreeSet<String>, report: &mut Report) {
+/// The outbox has every committed instruction, and no other.
+fn compare_with_producer(outboxes: &Outboxes, committed: &BTreeSet<String>, report: &mut Report) {
     report.counts.committed = Some(committed.len());
     let there: BTreeSet<&str> = outboxes.outboxes.iter().map(|outbox| outbox.instruction_id.as_str()).collect();
     for instruction_id in committed.iter().filter(|id| !there.contains(id.as_str())) {
@@ -73,8 +72,8 @@ fn against_the_business(outboxes: &Outboxes, committed: &BTreeSet<String>, repor
     }
 }
 
-/// Every number that was given out belongs to an outbox.
-fn numbers(outboxes: &Outboxes, report: &mut Report) {
+/// Every allocated sequence number belongs to an outbox.
+fn check_sequence_numbers(outboxes: &Outboxes, report: &mut Report) {
     let there: BTreeSet<(&str, i64)> =
         outboxes.outboxes.iter().map(|outbox| (outbox.participant_id.as_str(), outbox.sequence_id)).collect();
     for (participant_id, last) in &outboxes.numbers {
@@ -84,8 +83,8 @@ fn numbers(outboxes: &Outboxes, report: &mut Report) {
     }
 }
 
-/// An outbox by its own ledger: every attempt is accounted for, and at most the last is its end.
-fn ledger(outbox: &Outbox, report: &mut Report) -> End {
+/// The attempts of an outbox have no gap, and only the last may be terminal.
+fn check_attempts(outbox: &Outbox, report: &mut Report) -> End {
     let outbox_id = outbox.outbox_id;
     let attempts = &outbox.attempts;
     report.counts.attempts += attempts.len();
@@ -105,7 +104,7 @@ fn ledger(outbox: &Outbox, report: &mut Report) -> End {
         Some(attempt) if attempt.is_unknown() => End::Unknown,
         Some(_) => End::Failed,
         None if outbox.pending => End::Pending,
-        None => End::Nowhere,
+        None => End::NeitherPendingNorEnded,
     };
     let counts = &mut report.counts;
     match end {
@@ -116,13 +115,13 @@ fn ledger(outbox: &Outbox, report: &mut Report) -> End {
             counts.pending += 1;
             report.findings.push(Finding::StillPending { outbox_id });
         }
-        End::Nowhere => report.findings.push(Finding::Forgotten { outbox_id }),
+        End::NeitherPendingNorEnded => report.findings.push(Finding::NeitherPendingNorEnded { outbox_id }),
     }
     end
 }
 
-/// A key: what its outboxes say, and what the bank did.
-fn against_the_bank(key: &str, outboxes: &[(&Outbox, End)], executed: &[&Execution], report: &mut Report) {
+/// The outboxes of a key agree with the bank's executions of it.
+fn compare_with_bank(key: &str, outboxes: &[(&Outbox, End)], executed: &[&Execution], report: &mut Report) {
     let ended = |end| outboxes.iter().filter(move |(_, at)| *at == end).map(|(outbox, _)| *outbox);
     let paid: Vec<_> = ended(End::Dispatched).collect();
     if paid.len() > 1 {
@@ -150,32 +149,32 @@ fn against_the_bank(key: &str, outboxes: &[(&Outbox, End)], executed: &[&Executi
         }
         _ => {}
     }
-    let asked = paid.first().or(outboxes.last().map(|(outbox, _)| outbox));
-    if let (Some(outbox), Some(execution)) = (asked, executed.first()) {
-        same(outbox, execution, report);
+    let requested = paid.first().or(outboxes.last().map(|(outbox, _)| outbox));
+    if let (Some(outbox), Some(execution)) = (requested, executed.first()) {
+        compare_fields(outbox, execution, report);
     }
 }
 
-/// What was executed is what was asked for.
-fn same(outbox: &Outbox, execution: &Execution, report: &mut Report) {
+/// The bank executed what was requested.
+fn compare_fields(outbox: &Outbox, execution: &Execution, report: &mut Report) {
     let absent = String::new();
     let recorded = outbox.attempts.last().and_then(|attempt| attempt.reference.as_ref());
-    for (what, asked, executed) in [
+    for (what, requested, executed) in [
         ("instruction", &outbox.instruction_id, &execution.instruction_id),
         ("participant", &outbox.participant_id, &execution.participant_id),
         ("amount", outbox.amount.as_ref().unwrap_or(&absent), &execution.amount),
         ("currency", outbox.currency.as_ref().unwrap_or(&absent), &execution.currency),
         ("reference", recorded.unwrap_or(&execution.reference), &execution.reference),
     ] {
-        if asked != executed {
-            let (asked, executed) = (asked.clone(), executed.clone());
-            report.findings.push(Finding::Differs { outbox_id: outbox.outbox_id, what, asked, executed });
+        if requested != executed {
+            let (requested, executed) = (requested.clone(), executed.clone());
+            report.findings.push(Finding::Differs { outbox_id: outbox.outbox_id, what, requested, executed });
         }
     }
 }
 
-/// On ordered rails the bank saw each participant's payments in the order of their numbers.
-fn order(bank: &[Execution], keys: &BTreeMap<&str, Vec<(&Outbox, End)>>, report: &mut Report) {
+/// On ordered rails the bank executed each participant's payments by sequence number.
+fn check_order(bank: &[Execution], keys: &BTreeMap<&str, Vec<(&Outbox, End)>>, report: &mut Report) {
     let mut in_order: Vec<&Execution> = bank.iter().collect();
     in_order.sort_by_key(|execution| execution.ordinal);
     let mut highest: HashMap<(&str, &str), i64> = HashMap::new();
@@ -183,7 +182,7 @@ fn order(bank: &[Execution], keys: &BTreeMap<&str, Vec<(&Outbox, End)>>, report:
     for execution in in_order {
         let outbox = keys.get(execution.key.as_str()).and_then(|outboxes| outboxes.first());
         let Some((outbox, _)) = outbox.filter(|(outbox, _)| outbox.ordered) else { continue };
-        // A second execution of a key has a finding of its own.
+        // A second execution of a key is reported as ExecutedTwice.
         if !seen.insert(execution.key.as_str()) {
             continue;
         }

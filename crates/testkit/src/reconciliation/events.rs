@@ -1,7 +1,6 @@
 //! Compares the committed events with those found at their destination.
 //!
-//! It compares lists and believes neither, and it does not know where they come from. An event may have arrived more than once:
-//! what counts is the first time.
+//! It compares two lists, whatever their source. An event may arrive more than once; only its first arrival counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,58 +10,58 @@ use serde::Serialize;
 /// An event, committed or found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Its number.
+    /// Its id.
     pub id: i64,
     /// Its aggregate, as `type/id`: the CloudEvents `partitionkey`.
     pub key: String,
 }
 
-/// Something that must not be.
+/// A violation found by the audit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "finding", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Finding {
-    /// The business has committed something, and has no event that says so.
+    /// The producer committed an order without its event.
     NotPublished {
-        /// What it has committed.
+        /// The order.
         subject: String,
     },
-    /// There is an event about something that the business has never committed.
+    /// The event refers to an order that the producer never committed.
     NoSuchOrder {
-        /// The event.
+        /// The event id.
         id: i64,
     },
-    /// It is committed, and was not completed.
+    /// The event was committed but never completed.
     Unprocessed {
-        /// The event.
+        /// The event id.
         id: i64,
     },
-    /// It is committed, and has not arrived.
+    /// The event was committed but never arrived.
     Missing {
-        /// The event.
+        /// The event id.
         id: i64,
     },
-    /// It has arrived, and was not committed, or not for this place.
+    /// The event arrived but was never committed, or not for this destination.
     NeverCommitted {
-        /// The event.
+        /// The event id.
         id: i64,
     },
-    /// It has arrived under the name of another aggregate.
+    /// The event arrived with the key of another aggregate.
     WrongAggregate {
-        /// The event.
+        /// The event id.
         id: i64,
         /// Its aggregate.
         key: String,
-        /// The one that it came under.
+        /// The aggregate in the received message.
         received_key: String,
     },
-    /// A later event of its aggregate has arrived first.
-    Overtaken {
-        /// The event.
+    /// The event arrived after a later event of its aggregate.
+    OutOfOrder {
+        /// The event id.
         id: i64,
         /// Its aggregate.
         key: String,
-        /// The later one.
-        by: i64,
+        /// The id of the later event.
+        after: i64,
     },
 }
 
@@ -76,36 +75,37 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotPublished { subject } => write!(f, "lost: {subject:?} was committed, and no event says so"),
-            Self::NoSuchOrder { id } => write!(f, "event {id} is about something that was never committed"),
+            Self::NotPublished { subject } => write!(f, "lost: {subject:?} was committed without an event"),
+            Self::NoSuchOrder { id } => write!(f, "event {id} refers to an order that was never committed"),
             Self::Unprocessed { id } => write!(f, "event {id} was not completed"),
-            Self::Missing { id } => write!(f, "lost: event {id} was committed and is missing"),
-            Self::NeverCommitted { id } => write!(f, "event {id} has arrived and was never committed"),
+            Self::Missing { id } => write!(f, "lost: event {id} was committed and did not arrive"),
+            Self::NeverCommitted { id } => write!(f, "event {id} arrived and was never committed"),
             Self::WrongAggregate { id, key, received_key } => {
-                write!(f, "event {id} is of {key:?} and came as {received_key:?}")
+                write!(f, "event {id} belongs to {key:?} and arrived with key {received_key:?}")
             }
-            Self::Overtaken { id, key, by } => write!(f, "event {id} of {key:?} has arrived after event {by}"),
+            Self::OutOfOrder { id, key, after } => write!(f, "event {id} of {key:?} arrived after event {after}"),
         }
     }
 }
 
-/// What was found at one place.
+/// The result of an audit of one destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Events that were committed for it.
     pub committed: usize,
-    /// Events that have arrived there, each counted once.
+    /// Distinct events that arrived.
     pub arrived: usize,
-    /// How often one arrived that was there already.
+    /// Duplicate arrivals.
     pub repeats: usize,
-    /// Aggregates whose order was looked at.
+    /// Aggregates whose order was checked.
     pub aggregates: usize,
-    /// What must not be. Empty when the audit holds.
+    /// The violations. Empty when the audit passes.
     pub findings: Vec<Finding>,
 }
 
-/// Compares what was committed for a place with what has arrived there, in the order in which it was found: everything is there and nothing
-/// else, and without repeats those of an aggregate come in the order of their numbers.
+/// Compares the events that were committed for a destination with those that arrived, in arrival order.
+///
+/// Every committed event must arrive, and no other. First arrivals of an aggregate must be in the order of their ids.
 pub fn compare(committed: &[Event], arrived: &[Event]) -> Report {
     let keys: BTreeMap<i64, &str> = committed.iter().map(|event| (event.id, event.key.as_str())).collect();
     let (mut seen, mut highest) = (BTreeSet::new(), BTreeMap::new());
@@ -124,7 +124,7 @@ pub fn compare(committed: &[Event], arrived: &[Event]) -> Report {
         }
         let last = highest.entry(key).or_insert(id);
         if id < *last {
-            findings.push(Finding::Overtaken { id, key: key.to_owned(), by: *last });
+            findings.push(Finding::OutOfOrder { id, key: key.to_owned(), after: *last });
         }
         *last = id.max(*last);
     }
@@ -147,21 +147,21 @@ mod tests {
     }
 
     #[test]
-    fn repeats_are_counted_and_the_order_is_that_of_the_first_time() {
+    fn duplicates_are_counted_and_only_first_arrivals_decide_the_order() {
         let report = compare(&events(&[1, 2, 3, 5]), &events(&[2, 1, 1, 3, 1, 5]));
         let expected = Report { committed: 4, arrived: 4, repeats: 2, aggregates: 2, findings: Vec::new() };
         assert_eq!(report, expected);
     }
 
     #[test]
-    fn whatever_differs_is_found_and_named() {
+    fn every_difference_has_its_finding() {
         let finds = |committed: &[i64], arrived: &[i64]| compare(&events(committed), &events(arrived)).findings;
         assert_eq!(finds(&[1, 2, 3], &[1, 3]), [Finding::Missing { id: 2 }]);
         assert_eq!(finds(&[1, 3], &[1, 2, 3]), [Finding::NeverCommitted { id: 2 }]);
-        let overtaken = Finding::Overtaken { id: 1, key: "order/1".into(), by: 3 };
-        assert_eq!(finds(&[1, 2, 3], &[2, 3, 1]), [overtaken]);
-        let stray = [Event { id: 4, key: "order/7".into() }];
-        let of_another = Finding::WrongAggregate { id: 4, key: "order/0".into(), received_key: "order/7".into() };
-        assert_eq!(compare(&events(&[4]), &stray).findings, [of_another]);
+        let out_of_order = Finding::OutOfOrder { id: 1, key: "order/1".into(), after: 3 };
+        assert_eq!(finds(&[1, 2, 3], &[2, 3, 1]), [out_of_order]);
+        let arrived = [Event { id: 4, key: "order/7".into() }];
+        let wrong = Finding::WrongAggregate { id: 4, key: "order/0".into(), received_key: "order/7".into() };
+        assert_eq!(compare(&events(&[4]), &arrived).findings, [wrong]);
     }
 }

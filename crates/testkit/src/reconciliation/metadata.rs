@@ -1,7 +1,7 @@
 //! Compares the committed metadata entries with the records of the second store.
 //!
-//! It compares lists and believes neither, and it does not know where they come from. What counts in a store is the end: one
-//! record for each entity, of its latest version. An entry that was given up may have been stored all the same.
+//! It compares two lists, whatever their source. A store must have one record per entity, of its latest published
+//! version. A dead-lettered entry may have been stored as well.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,9 +18,9 @@ pub struct Entry {
     pub entity: String,
     /// Its version.
     pub version: i64,
-    /// What became of it.
+    /// Its status.
     pub status: Status,
-    /// Its metadata, as the database writes it.
+    /// Its metadata, as PostgreSQL prints it.
     pub metadata: String,
 }
 
@@ -29,123 +29,129 @@ pub struct Entry {
 pub struct Record {
     /// Its entity, as `type/id`.
     pub entity: String,
-    /// The version that it has.
+    /// Its version.
     pub version: i64,
-    /// The entry that it came with.
+    /// The id of the entry that wrote it.
     pub entry_id: String,
-    /// The metadata that it has.
+    /// Its metadata.
     pub metadata: String,
 }
 
-/// Something that must not be.
+/// A violation found by the audit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "finding", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Finding {
-    /// The business has committed something, and has no entry that says so.
+    /// The producer committed an order without its entry.
     NotPublished {
-        /// What it has committed.
+        /// The order.
         subject: String,
     },
-    /// There is an entry about something that the business has never committed, or that another entry is about.
+    /// The entry refers to an order that the producer never committed, or that another entry has.
     NoSuchOrder {
-        /// The entry.
+        /// The entry id.
         id: String,
     },
-    /// The latest entry of an entity does not say what the business has.
+    /// The latest entry of an entity differs from the producer's own row.
     WrongMetadata {
         /// The entity.
         entity: String,
     },
-    /// The entry has not ended.
-    Unended {
-        /// The entry.
+    /// The entry is not in a terminal state.
+    NotEnded {
+        /// The entry id.
         id: String,
-        /// What it is instead.
+        /// Its status.
         status: Status,
     },
-    /// An entry of the entity was published, and there is no record of it.
+    /// An entry of the entity was published, but the store has no record of it.
     Missing {
         /// The entity.
         entity: String,
     },
-    /// A later version was published than the one that is there.
+    /// The store has an earlier version than the last one published.
     Outdated {
         /// The entity.
         entity: String,
-        /// The version that is there.
+        /// The version in the store.
         version: i64,
-        /// The version that must be there.
+        /// The last published version.
         published: i64,
     },
-    /// The record has a version of its entity, with the id or the metadata of something else.
+    /// The record has another entry id or other metadata than the entry of its version.
     Differs {
         /// The entity.
         entity: String,
         /// The version.
         version: i64,
     },
-    /// There is a record of an entity or of a version that was never committed, or not for this store.
+    /// The store has an entity or a version that was never committed, or not for this store.
     NeverCommitted {
         /// The entity.
         entity: String,
         /// The version.
         version: i64,
     },
-    /// There is more than one record of the entity.
-    Twice {
+    /// The store has more than one record of the entity.
+    DuplicateRecord {
         /// The entity.
         entity: String,
     },
 }
 
 impl Finding {
-    /// Whether a store lacks something that it should have.
+    /// Whether an entry or a record was lost.
     pub fn is_loss(&self) -> bool {
-        matches!(self, Self::NotPublished { .. } | Self::Unended { .. } | Self::Missing { .. })
+        matches!(self, Self::NotPublished { .. } | Self::NotEnded { .. } | Self::Missing { .. })
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotPublished { subject } => write!(f, "lost: {subject:?} was committed, and no entry says so"),
-            Self::NoSuchOrder { id } => write!(f, "entry {id} is about something that was never committed"),
-            Self::WrongMetadata { entity } => write!(f, "the latest entry of {entity:?} does not say what it is"),
-            Self::Unended { id, status } => write!(f, "entry {id} has not ended: it is {status}"),
-            Self::Missing { entity } => write!(f, "lost: {entity:?} was published and is missing"),
+            Self::NotPublished { subject } => write!(f, "lost: {subject:?} was committed without an entry"),
+            Self::NoSuchOrder { id } => write!(f, "entry {id} refers to an order that was never committed"),
+            Self::WrongMetadata { entity } => {
+                write!(f, "the latest entry of {entity:?} differs from the producer's row")
+            }
+            Self::NotEnded { id, status } => write!(f, "entry {id} has not ended: it is {status}"),
+            Self::Missing { entity } => {
+                write!(f, "lost: {entity:?} was published and the store has no record of it")
+            }
             Self::Outdated { entity, version, published } => {
                 write!(f, "{entity:?} has version {version}, and version {published} was published")
             }
             Self::Differs { entity, version } => {
-                write!(f, "{entity:?} has version {version}, and not what belongs to it")
+                write!(f, "{entity:?} has version {version} with another entry id or other metadata")
             }
             Self::NeverCommitted { entity, version } => {
-                write!(f, "{entity:?} is there with version {version}, which was never committed")
+                write!(f, "{entity:?} has version {version}, which was never committed")
             }
-            Self::Twice { entity } => write!(f, "{entity:?} is there more than once"),
+            Self::DuplicateRecord { entity } => write!(f, "{entity:?} has more than one record"),
         }
     }
 }
 
-/// What was found in one store.
+/// The result of an audit of one store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Entries that were committed for it.
     pub entries: usize,
-    /// Those of them that were published.
+    /// Entries that were published.
     pub published: usize,
-    /// Those that were given up.
+    /// Entries in the dead-letter queue.
     pub dead: usize,
-    /// Entities that the entries are about.
+    /// Distinct entities of the entries.
     pub entities: usize,
-    /// Records that are there.
+    /// Records in the store.
     pub records: usize,
-    /// What must not be. Empty when the audit holds.
+    /// The violations. Empty when the audit passes.
     pub findings: Vec<Finding>,
 }
 
-/// Compares the entries that were committed for a store with the records that are there: every entry has ended, every entity that was
-/// published has one record, of the latest version and as its entry has it, and nothing else is there.
+/// Compares the entries that were committed for a store with its records.
+///
+/// Every entry must have ended. Every published entity must have exactly one record, equal to its latest published
+/// entry. The store must have no other record.
 pub fn compare(entries: &[Entry], records: &[Record]) -> Report {
     let mut entities: BTreeMap<&str, BTreeMap<i64, &Entry>> = BTreeMap::new();
     for entry in entries {
@@ -154,21 +160,21 @@ pub fn compare(entries: &[Entry], records: &[Record]) -> Report {
     let mut findings: Vec<Finding> = entries
         .iter()
         .filter(|entry| !entry.status.is_terminal())
-        .map(|entry| Finding::Unended { id: entry.id.clone(), status: entry.status })
+        .map(|entry| Finding::NotEnded { id: entry.id.clone(), status: entry.status })
         .collect();
-    let mut there: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut records_per_entity: BTreeMap<&str, usize> = BTreeMap::new();
     for record in records {
-        *there.entry(&record.entity).or_default() += 1;
+        *records_per_entity.entry(&record.entity).or_default() += 1;
         findings.extend(
             entities
                 .get(record.entity.as_str())
-                .map_or_else(|| Some(unexpected(record)), |versions| judge(record, versions)),
+                .map_or_else(|| Some(unexpected(record)), |versions| check(record, versions)),
         );
     }
-    let twice = there.iter().filter(|(_, records)| **records > 1);
-    findings.extend(twice.map(|(entity, _)| Finding::Twice { entity: (*entity).to_owned() }));
+    let duplicates = records_per_entity.iter().filter(|(_, records)| **records > 1);
+    findings.extend(duplicates.map(|(entity, _)| Finding::DuplicateRecord { entity: (*entity).to_owned() }));
     let published = entities.iter().filter(|(_, versions)| latest(versions).is_some());
-    let missing = published.filter(|(entity, _)| !there.contains_key(*entity));
+    let missing = published.filter(|(entity, _)| !records_per_entity.contains_key(*entity));
     findings.extend(missing.map(|(entity, _)| Finding::Missing { entity: (*entity).to_owned() }));
     let count = |status| entries.iter().filter(|entry| entry.status == status).count();
     Report {
@@ -190,8 +196,8 @@ fn unexpected(record: &Record) -> Finding {
     Finding::NeverCommitted { entity: record.entity.clone(), version: record.version }
 }
 
-/// What is wrong with a record of an entity that has these versions, if anything is.
-fn judge(record: &Record, versions: &BTreeMap<i64, &Entry>) -> Option<Finding> {
+/// Checks a record against the entries of its entity, by version.
+fn check(record: &Record, versions: &BTreeMap<i64, &Entry>) -> Option<Finding> {
     let (entity, version) = (record.entity.clone(), record.version);
     let Some(entry) = versions.get(&version) else { return Some(unexpected(record)) };
     if (&entry.id, &entry.metadata) != (&record.entry_id, &record.metadata) {
@@ -218,26 +224,26 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_version_is_what_counts_and_what_was_given_up_may_be_there() {
+    fn only_the_latest_version_counts_and_a_dead_lettered_entry_may_be_stored() {
         let published = [entry(1, Status::Published), entry(2, Status::Published)];
         let report = compare(&published, &[record(2)]);
         let expected = Report { entries: 2, published: 2, dead: 0, entities: 1, records: 1, findings: Vec::new() };
         assert_eq!(report, expected);
-        let given_up = [entry(1, Status::Published), entry(2, Status::Dlq)];
-        assert_eq!(compare(&given_up, &[record(1)]).findings, []);
-        assert_eq!(compare(&given_up, &[record(2)]).findings, []);
+        let dead_lettered = [entry(1, Status::Published), entry(2, Status::Dlq)];
+        assert_eq!(compare(&dead_lettered, &[record(1)]).findings, []);
+        assert_eq!(compare(&dead_lettered, &[record(2)]).findings, []);
         assert_eq!(compare(&[entry(1, Status::Dlq)], &[]).findings, []);
     }
 
     #[test]
-    fn whatever_differs_is_found_and_named() {
+    fn every_difference_has_its_finding() {
         let entries = [entry(1, Status::Published), entry(2, Status::Published)];
         let finds = |records: &[Record]| compare(&entries, records).findings;
         let entity = || ENTITY.to_owned();
         assert_eq!(finds(&[]), [Finding::Missing { entity: entity() }]);
         assert_eq!(finds(&[record(1)]), [Finding::Outdated { entity: entity(), version: 1, published: 2 }]);
         assert_eq!(finds(&[record(3)]), [Finding::NeverCommitted { entity: entity(), version: 3 }]);
-        assert_eq!(finds(&[record(2), record(2)]), [Finding::Twice { entity: entity() }]);
+        assert_eq!(finds(&[record(2), record(2)]), [Finding::DuplicateRecord { entity: entity() }]);
         let differs = || [Finding::Differs { entity: entity(), version: 2 }];
         assert_eq!(finds(&[Record { metadata: "{}".into(), ..record(2) }]), differs());
         assert_eq!(finds(&[Record { entry_id: "entry-1".into(), ..record(2) }]), differs());
@@ -245,7 +251,7 @@ mod tests {
         let never = Finding::NeverCommitted { entity: "document/2".into(), version: 2 };
         assert_eq!(finds(&[record(2), unexpected]), [never]);
         for status in [Status::Pending, Status::Processing, Status::Failed] {
-            let open = Finding::Unended { id: "entry-2".into(), status };
+            let open = Finding::NotEnded { id: "entry-2".into(), status };
             assert_eq!(compare(&[entry(1, Status::Published), entry(2, status)], &[record(1)]).findings, [open]);
         }
     }

@@ -1,4 +1,4 @@
-//! What the outbox says: its tables, read in one snapshot and left as they are.
+//! Reads the tables of the outbox in one snapshot.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use tokio_postgres::{Client, IsolationLevel, Row};
 
 use super::Error;
 
-// A pending row is one without an attempt, so that an outbox that is both shows itself.
+// A pending row has no attempt number, so that an outbox that is both pending and ended is visible.
 const OUTBOXES: &str = "
     select t.*, coalesce(r.ordered, false) as ordered
     from (
@@ -31,33 +31,33 @@ const NUMBERS: &str = "
 /// The error codes of an unknown outcome. Repeated here, so that reconciliation does not depend on what it checks.
 const UNKNOWN: [&str; 2] = ["OUTCOME_UNKNOWN", "LEASE_EXPIRED"];
 
-/// A row of the ledger of the outbox.
+/// A row of the outbox's ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// 1, 2, 3, … of its outbox.
+    /// Its number within its outbox, from 1.
     pub number: i32,
-    /// How it ended.
+    /// Its result.
     pub state: AttemptState,
-    /// What went wrong.
+    /// The error code, if it failed.
     pub error_code: Option<String>,
     /// The rail's reference.
     pub reference: Option<String>,
 }
 
 impl Attempt {
-    /// Whether it leaves open if the payment was made.
+    /// Whether the outcome of the attempt is unknown.
     pub fn is_unknown(&self) -> bool {
         self.state != AttemptState::Dispatched
             && self.error_code.as_deref().is_some_and(|code| UNKNOWN.contains(&code))
     }
 
-    /// Whether no other may follow.
+    /// Whether no other attempt may follow.
     pub fn is_terminal(&self) -> bool {
         matches!(self.state, AttemptState::Dispatched | AttemptState::Failed)
     }
 }
 
-/// One outbox: what was asked for, and everything that was done about it.
+/// One outbox: the requested payment and its attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outbox {
     /// Its id.
@@ -66,37 +66,37 @@ pub struct Outbox {
     pub instruction_id: String,
     /// Its participant.
     pub participant_id: String,
-    /// Its number among theirs.
+    /// Its sequence number within its participant.
     pub sequence_id: i64,
-    /// The name under which the rail must not pay twice.
+    /// The idempotency key.
     pub key: String,
     /// The rail.
     pub rail_type: String,
-    /// Whether that rail keeps the order of a participant.
+    /// Whether the rail is ordered.
     pub ordered: bool,
-    /// How much, as the payload has it.
+    /// The amount, as in the payload.
     pub amount: Option<String>,
-    /// In what.
+    /// The currency.
     pub currency: Option<String>,
-    /// Whether it is still in the queue.
+    /// Whether it is pending.
     pub pending: bool,
-    /// The ledger, in order.
+    /// Its ledger rows, in order.
     pub attempts: Vec<Attempt>,
 }
 
-/// All that the outbox says.
+/// The content of the outbox tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outboxes {
     /// Every outbox that is pending or in the ledger.
     pub outboxes: Vec<Outbox>,
-    /// The last number that each participant was given.
+    /// The last sequence number of each participant.
     pub numbers: BTreeMap<String, i64>,
 }
 
-/// Reads all of it in one snapshot. For the owner of the schema or a superuser: no other role may read it.
+/// Reads all outboxes in one snapshot. For the owner of the schema or a superuser: no other role may read all tables.
 ///
 /// # Errors
-/// When the database does not answer.
+/// When a query fails.
 pub async fn read(owner: &mut Client) -> Result<Outboxes, Error> {
     let snapshot = owner.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true);
     let snapshot = snapshot.start().await?;

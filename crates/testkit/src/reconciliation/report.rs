@@ -1,104 +1,104 @@
-//! What an audit found: every way in which the two sides can disagree has a name.
+//! The result of an audit: one variant of [`Finding`] for each way in which the records can disagree.
 
 use std::fmt;
 
 use serde::Serialize;
 use symphony_db::OutboxId;
 
-/// Something that must not be.
+/// A violation found by the audit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "finding", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Finding {
-    /// The business has committed it, and the outbox does not have it.
+    /// The producer committed an instruction that the outbox does not have.
     Lost {
         /// The instruction.
         instruction_id: String,
     },
-    /// A number was given out, and no outbox has it: one has vanished.
+    /// No outbox has this allocated sequence number: a row was lost.
     NumberMissing {
-        /// Whose number.
+        /// The participant.
         participant_id: String,
-        /// The number.
+        /// The sequence number.
         sequence_id: i64,
     },
-    /// The business has not committed it, and the outbox has it all the same.
+    /// The outbox has an instruction that the producer never committed.
     NeverCommitted {
         /// The outbox.
         outbox_id: OutboxId,
         /// The instruction.
         instruction_id: String,
     },
-    /// It has not ended: it is still in the queue.
+    /// The outbox is pending, so it has not ended.
     StillPending {
         /// The outbox.
         outbox_id: OutboxId,
     },
-    /// It is neither pending nor has it ended: no worker will ever claim it.
-    Forgotten {
+    /// The outbox is neither pending nor in a terminal state: no worker will claim it.
+    NeitherPendingNorEnded {
         /// The outbox.
         outbox_id: OutboxId,
     },
-    /// It has ended more than once, or was worked on after its end.
+    /// The outbox has more than one terminal attempt, or activity after a terminal one.
     EndedTwice {
         /// The outbox.
         outbox_id: OutboxId,
     },
-    /// Its attempts are not 1, 2, 3, …: a lease is not accounted for.
+    /// The attempt numbers have a gap: a lease has no ledger row.
     AttemptMissing {
         /// The outbox.
         outbox_id: OutboxId,
     },
-    /// More than one outbox of a key was dispatched.
+    /// More than one outbox of a key is DISPATCHED.
     DispatchedTwice {
         /// The key.
         key: String,
     },
-    /// The bank has executed a key more than once: money has left twice.
+    /// The bank executed a key more than once: a double payment.
     ExecutedTwice {
         /// The key.
         key: String,
-        /// How often.
+        /// The number of executions.
         times: usize,
     },
-    /// The outbox says that it was paid, and the bank has not paid it.
+    /// The outbox is DISPATCHED, but the bank has no execution of its key.
     DispatchedNotExecuted {
         /// The outbox.
         outbox_id: OutboxId,
         /// The key.
         key: String,
     },
-    /// The outbox says FAILED and not paid, and the bank has paid it.
+    /// The outbox is FAILED with a known outcome, but the bank executed its key.
     ExecutedThoughFailed {
         /// The outbox.
         outbox_id: OutboxId,
         /// The key.
         key: String,
     },
-    /// The bank has executed a key that no outbox has.
-    ExecutedUnasked {
+    /// The bank executed a key that no outbox has.
+    ExecutedWithoutOutbox {
         /// The key.
         key: String,
     },
-    /// The bank has executed something else than what was asked for.
+    /// The bank executed a payment that differs from the outbox.
     Differs {
         /// The outbox.
         outbox_id: OutboxId,
-        /// Which part: `instruction`, `participant`, `amount`, `currency` or `reference`.
+        /// The field: `instruction`, `participant`, `amount`, `currency` or `reference`.
         what: &'static str,
-        /// What was asked for.
-        asked: String,
-        /// What was executed.
+        /// The value in the outbox.
+        requested: String,
+        /// The value at the bank.
         executed: String,
     },
-    /// On an ordered rail the bank has executed a later number of a participant first.
+    /// On an ordered rail the bank executed a participant's payments out of sequence.
     OutOfOrder {
-        /// Whose.
+        /// The participant.
         participant_id: String,
         /// The rail.
         rail_type: String,
-        /// The number that came first.
+        /// The sequence number that was executed first.
         first: i64,
-        /// The earlier number that came after it.
+        /// The smaller sequence number that was executed after it.
         then: i64,
     },
 }
@@ -110,12 +110,12 @@ impl Finding {
             self,
             Self::Lost { .. }
                 | Self::NumberMissing { .. }
-                | Self::Forgotten { .. }
+                | Self::NeitherPendingNorEnded { .. }
                 | Self::DispatchedNotExecuted { .. }
         )
     }
 
-    /// Whether money has left twice.
+    /// Whether it is a double payment.
     pub fn is_double(&self) -> bool {
         matches!(self, Self::ExecutedTwice { .. } | Self::DispatchedTwice { .. })
     }
@@ -128,41 +128,43 @@ impl fmt::Display for Finding {
                 write!(f, "lost: {instruction_id:?} was committed, and the outbox does not have it")
             }
             Self::NumberMissing { participant_id, sequence_id } => {
-                write!(f, "lost: number {sequence_id} of {participant_id:?} was given out, and no outbox has it")
+                write!(f, "lost: no outbox has sequence number {sequence_id} of {participant_id:?}")
             }
             Self::NeverCommitted { outbox_id, instruction_id } => {
                 write!(f, "outbox {outbox_id} is for {instruction_id:?}, which was never committed")
             }
             Self::StillPending { outbox_id } => write!(f, "outbox {outbox_id} has not ended"),
-            Self::Forgotten { outbox_id } => {
-                write!(f, "lost: outbox {outbox_id} is not in the queue and has not ended")
+            Self::NeitherPendingNorEnded { outbox_id } => {
+                write!(f, "lost: outbox {outbox_id} is neither pending nor ended")
             }
-            Self::EndedTwice { outbox_id } => write!(f, "outbox {outbox_id} has gone on after its end"),
+            Self::EndedTwice { outbox_id } => {
+                write!(f, "outbox {outbox_id} has activity after its terminal attempt")
+            }
             Self::AttemptMissing { outbox_id } => {
-                write!(f, "the attempts of outbox {outbox_id} are not 1, 2, 3, …: a lease is not accounted for")
+                write!(f, "the attempt numbers of outbox {outbox_id} have a gap: a lease has no ledger row")
             }
-            Self::DispatchedTwice { key } => write!(f, "key {key:?} was dispatched by more than one outbox"),
-            Self::ExecutedTwice { key, times } => write!(f, "the bank has executed key {key:?} {times} times"),
+            Self::DispatchedTwice { key } => write!(f, "more than one outbox of key {key:?} is DISPATCHED"),
+            Self::ExecutedTwice { key, times } => write!(f, "the bank executed key {key:?} {times} times"),
             Self::DispatchedNotExecuted { outbox_id, key } => {
                 write!(f, "outbox {outbox_id} is DISPATCHED, and the bank has not executed key {key:?}")
             }
             Self::ExecutedThoughFailed { outbox_id, key } => {
-                write!(f, "outbox {outbox_id} is FAILED, and the bank has executed key {key:?}")
+                write!(f, "outbox {outbox_id} is FAILED, and the bank executed key {key:?}")
             }
-            Self::ExecutedUnasked { key } => write!(f, "the bank has executed key {key:?}, which no outbox has"),
-            Self::Differs { outbox_id, what, asked, executed } => {
-                write!(f, "outbox {outbox_id}: {what} is {asked:?} here and {executed:?} at the bank")
+            Self::ExecutedWithoutOutbox { key } => write!(f, "the bank executed key {key:?}, which no outbox has"),
+            Self::Differs { outbox_id, what, requested, executed } => {
+                write!(f, "outbox {outbox_id}: {what} is {requested:?} in the outbox and {executed:?} at the bank")
             }
             Self::OutOfOrder { participant_id, rail_type, first, then } => write!(
                 f,
-                "on the ordered rail {rail_type:?} the bank has executed number {first} of {participant_id:?} before \
+                "on the ordered rail {rail_type:?} the bank executed number {first} of {participant_id:?} before \
                  number {then}"
             ),
         }
     }
 }
 
-/// A dead letter of unknown outcome, with the answer of the bank. No finding: it waits for an operator.
+/// A dead letter with an unknown outcome, and what the bank's ledger says. Not a violation: it waits for an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnknownOutcome {
     /// The outbox.
@@ -175,16 +177,16 @@ pub struct UnknownOutcome {
     pub executed: Option<String>,
 }
 
-/// How many there are of what.
+/// The counts of an audit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Orders that the business has committed, where it was asked.
+    /// Orders that the producer committed, if known.
     pub committed: Option<usize>,
     /// Outboxes, pending or ended.
     pub outboxes: usize,
-    /// Outboxes that ended well.
+    /// Outboxes that ended as DISPATCHED.
     pub dispatched: usize,
-    /// Outboxes that ended badly, and were not paid.
+    /// Outboxes that ended as FAILED and were not paid.
     pub failed: usize,
     /// Outboxes that ended with an unknown outcome.
     pub unknown: usize,
@@ -192,31 +194,31 @@ pub struct Counts {
     pub pending: usize,
     /// Ledger rows of the outbox: one for each lease that was not released.
     pub attempts: usize,
-    /// Attempts that were followed by another.
+    /// Attempts that are not terminal.
     pub retried: usize,
-    /// Attempts whose lease ran out.
+    /// Attempts whose lease expired.
     pub expired: usize,
     /// Attempts with an unknown outcome.
     pub unknown_outcomes: usize,
     /// Lines of the bank's ledger.
     pub executed: usize,
-    /// Payments on ordered rails whose order at the bank was looked at.
+    /// Payments on ordered rails whose order at the bank was checked.
     pub in_order: usize,
 }
 
 /// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// What was counted.
+    /// The counts.
     pub counts: Counts,
-    /// What must not be. Empty when the audit holds.
+    /// The violations. Empty when the audit passes.
     pub findings: Vec<Finding>,
-    /// The dead letters of unknown outcome, which wait for an operator.
+    /// The dead letters with an unknown outcome, which wait for an operator.
     pub unknown: Vec<UnknownOutcome>,
 }
 
 impl Report {
-    /// Whether nothing was found.
+    /// Whether there is no violation.
     pub fn holds(&self) -> bool {
         self.findings.is_empty()
     }
@@ -232,7 +234,7 @@ impl Report {
     }
 }
 
-/// For the message of a test that fails: the counts, then every finding on a line.
+/// The message of a failed assertion: the counts, then one finding per line.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Counts { outboxes, dispatched, failed, unknown, pending, executed, .. } = self.counts;

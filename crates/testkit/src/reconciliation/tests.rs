@@ -1,4 +1,4 @@
-//! Injected faults: each is found by name, and consistent data has none.
+//! Each inconsistency is found under its name, and consistent records have no finding.
 
 use std::collections::BTreeSet;
 
@@ -45,15 +45,15 @@ fn execution(number: i64) -> Execution {
     }
 }
 
-/// Four payments on which everybody agrees.
-struct World {
+/// Four payments on which outbox, bank and producer agree.
+struct Records {
     outboxes: Outboxes,
     bank: Vec<Execution>,
     committed: BTreeSet<String>,
 }
 
-fn world() -> World {
-    World {
+fn records() -> Records {
+    Records {
         outboxes: Outboxes {
             outboxes: (1..=4).map(outbox).collect(),
             numbers: [("acme".to_owned(), 4)].into_iter().collect(),
@@ -63,11 +63,11 @@ fn world() -> World {
     }
 }
 
-/// What is found once the world is spoilt like this.
-fn found(spoil: impl FnOnce(&mut World)) -> Vec<Finding> {
-    let mut world = world();
-    spoil(&mut world);
-    compare(&world.outboxes, &world.bank, Some(&world.committed)).findings
+/// The findings after this change of the records.
+fn found(corrupt: impl FnOnce(&mut Records)) -> Vec<Finding> {
+    let mut records = records();
+    corrupt(&mut records);
+    compare(&records.outboxes, &records.bank, Some(&records.committed)).findings
 }
 
 fn id(number: i64) -> OutboxId {
@@ -75,9 +75,9 @@ fn id(number: i64) -> OutboxId {
 }
 
 #[test]
-fn nothing_is_found_where_everybody_agrees() {
-    let world = world();
-    let report = compare(&world.outboxes, &world.bank, Some(&world.committed));
+fn consistent_records_have_no_finding() {
+    let records = records();
+    let report = compare(&records.outboxes, &records.bank, Some(&records.committed));
     assert!(report.holds(), "{report}");
     let counts = report.counts;
     assert_eq!((counts.outboxes, counts.dispatched, counts.executed, counts.in_order), (4, 4, 4, 4));
@@ -86,59 +86,59 @@ fn nothing_is_found_where_everybody_agrees() {
 
 #[test]
 fn a_payment_that_the_outbox_has_lost_is_found() {
-    let lost = found(|world| {
-        world.outboxes.outboxes.remove(1);
-        world.bank.remove(1);
+    let lost = found(|records| {
+        records.outboxes.outboxes.remove(1);
+        records.bank.remove(1);
     });
     let number = Finding::NumberMissing { participant_id: "acme".into(), sequence_id: 2 };
     assert_eq!(lost, [Finding::Lost { instruction_id: "pay-2".into() }, number]);
     assert!(lost.iter().all(Finding::is_loss));
-    let forgotten = found(|world| {
-        world.outboxes.outboxes[1].attempts = vec![attempt(1, AttemptState::Retryable, Some("RAIL_RETRYABLE"))];
-        world.bank.remove(1);
+    let neither = found(|records| {
+        records.outboxes.outboxes[1].attempts = vec![attempt(1, AttemptState::Retryable, Some("RAIL_RETRYABLE"))];
+        records.bank.remove(1);
     });
-    assert_eq!(forgotten, [Finding::Forgotten { outbox_id: id(2) }]);
-    let pending = found(|world| {
-        (world.outboxes.outboxes[1].pending, world.outboxes.outboxes[1].attempts) = (true, Vec::new());
-        world.bank.remove(1);
+    assert_eq!(neither, [Finding::NeitherPendingNorEnded { outbox_id: id(2) }]);
+    let pending = found(|records| {
+        (records.outboxes.outboxes[1].pending, records.outboxes.outboxes[1].attempts) = (true, Vec::new());
+        records.bank.remove(1);
     });
     assert_eq!(pending, [Finding::StillPending { outbox_id: id(2) }]);
 }
 
 #[test]
 fn a_payment_that_was_executed_twice_is_found() {
-    let twice = found(|world| world.bank.push(Execution { ordinal: 5, ..execution(2) }));
+    let twice = found(|records| records.bank.push(Execution { ordinal: 5, ..execution(2) }));
     assert_eq!(twice, [Finding::ExecutedTwice { key: "key-2".into(), times: 2 }]);
     assert!(twice[0].is_double());
 }
 
 #[test]
 fn a_payment_that_is_dispatched_and_was_not_executed_is_found() {
-    let missing = found(|world| drop(world.bank.remove(1)));
+    let missing = found(|records| drop(records.bank.remove(1)));
     assert_eq!(missing, [Finding::DispatchedNotExecuted { outbox_id: id(2), key: "key-2".into() }]);
     assert!(missing[0].is_loss());
 }
 
 #[test]
 fn a_payment_that_failed_and_was_executed_is_found() {
-    let fail = |world: &mut World, code| {
-        world.outboxes.outboxes[1].attempts = vec![attempt(1, AttemptState::Failed, Some(code))];
+    let fail = |records: &mut Records, code| {
+        records.outboxes.outboxes[1].attempts = vec![attempt(1, AttemptState::Failed, Some(code))];
     };
-    let executed = found(|world| fail(world, "RAIL_REFUSED"));
+    let executed = found(|records| fail(records, "RAIL_REFUSED"));
     assert_eq!(executed, [Finding::ExecutedThoughFailed { outbox_id: id(2), key: "key-2".into() }]);
-    // An unknown outcome is no violation; it is listed with what the bank knows.
-    let mut world = world();
-    fail(&mut world, "OUTCOME_UNKNOWN");
-    let report = compare(&world.outboxes, &world.bank, None);
+    // An unknown outcome is not a violation; it is listed with the bank's record.
+    let mut records = records();
+    fail(&mut records, "OUTCOME_UNKNOWN");
+    let report = compare(&records.outboxes, &records.bank, None);
     assert!(report.holds(), "{report}");
     assert_eq!((report.counts.unknown, report.unknown[0].executed.as_deref()), (1, Some("BNK-2")));
-    world.bank.remove(1);
-    assert_eq!(compare(&world.outboxes, &world.bank, None).unknown[0].executed, None);
+    records.bank.remove(1);
+    assert_eq!(compare(&records.outboxes, &records.bank, None).unknown[0].executed, None);
 }
 
 #[test]
 fn a_payment_of_another_amount_or_to_another_is_found() {
-    let what = |spoil: fn(&mut Execution)| match &found(|world| spoil(&mut world.bank[1]))[..] {
+    let what = |corrupt: fn(&mut Execution)| match &found(|records| corrupt(&mut records.bank[1]))[..] {
         [Finding::Differs { what, .. }] => *what,
         other => panic!("{other:?}"),
     };
@@ -150,59 +150,59 @@ fn a_payment_of_another_amount_or_to_another_is_found() {
 }
 
 #[test]
-fn a_broken_order_is_found_on_ordered_rails_alone() {
-    let swap = |world: &mut World| {
-        (world.bank[1].ordinal, world.bank[2].ordinal) = (3, 2);
+fn a_broken_order_is_found_on_ordered_rails_only() {
+    let swap = |records: &mut Records| {
+        (records.bank[1].ordinal, records.bank[2].ordinal) = (3, 2);
     };
     let expected =
         Finding::OutOfOrder { participant_id: "acme".into(), rail_type: "sepa".into(), first: 3, then: 2 };
     assert_eq!(found(swap), [expected]);
-    let unordered = found(|world| {
-        swap(world);
-        world.outboxes.outboxes.iter_mut().for_each(|outbox| outbox.ordered = false);
+    let unordered = found(|records| {
+        swap(records);
+        records.outboxes.outboxes.iter_mut().for_each(|outbox| outbox.ordered = false);
     });
     assert_eq!(unordered, []);
 }
 
 #[test]
-fn a_payment_without_an_order_is_found() {
+fn a_payment_without_an_outbox_or_without_an_order_is_found() {
     let key = "key-9".to_owned();
-    assert_eq!(found(|world| world.bank.push(execution(9))), [Finding::ExecutedUnasked { key }]);
-    let uncommitted = found(|world| assert!(world.committed.remove("pay-3")));
+    assert_eq!(found(|records| records.bank.push(execution(9))), [Finding::ExecutedWithoutOutbox { key }]);
+    let uncommitted = found(|records| assert!(records.committed.remove("pay-3")));
     assert_eq!(uncommitted, [Finding::NeverCommitted { outbox_id: id(3), instruction_id: "pay-3".into() }]);
 }
 
 #[test]
-fn a_ledger_with_a_gap_or_two_ends_is_found() {
-    let gap = found(|world| world.outboxes.outboxes[0].attempts[0].number = 2);
+fn a_gap_in_the_attempts_or_a_second_terminal_attempt_is_found() {
+    let gap = found(|records| records.outboxes.outboxes[0].attempts[0].number = 2);
     assert_eq!(gap, [Finding::AttemptMissing { outbox_id: id(1) }]);
-    let again = found(|world| {
-        let mut second = world.outboxes.outboxes[0].attempts[0].clone();
+    let again = found(|records| {
+        let mut second = records.outboxes.outboxes[0].attempts[0].clone();
         second.number = 2;
-        world.outboxes.outboxes[0].attempts.push(second);
+        records.outboxes.outboxes[0].attempts.push(second);
     });
     assert_eq!(again, [Finding::EndedTwice { outbox_id: id(1) }]);
-    let pending = found(|world| world.outboxes.outboxes[0].pending = true);
+    let pending = found(|records| records.outboxes.outboxes[0].pending = true);
     assert_eq!(pending, [Finding::EndedTwice { outbox_id: id(1) }]);
 }
 
 #[test]
 fn a_redrive_is_paid_once_under_the_key_of_the_first() {
-    let mut world = world();
-    world.outboxes.outboxes[1].attempts = vec![attempt(1, AttemptState::Failed, Some("RAIL_REFUSED"))];
-    world.outboxes.outboxes.push(Outbox { outbox_id: id(5), sequence_id: 5, ..outbox(2) });
-    world.outboxes.numbers.insert("acme".into(), 5);
+    let mut records = records();
+    records.outboxes.outboxes[1].attempts = vec![attempt(1, AttemptState::Failed, Some("RAIL_REFUSED"))];
+    records.outboxes.outboxes.push(Outbox { outbox_id: id(5), sequence_id: 5, ..outbox(2) });
+    records.outboxes.numbers.insert("acme".into(), 5);
     // The bank executed it after all the others, as number 5.
-    world.bank[1] = Execution { ordinal: 5, sequence_id: 5, ..execution(2) };
-    let report = compare(&world.outboxes, &world.bank, Some(&world.committed));
+    records.bank[1] = Execution { ordinal: 5, sequence_id: 5, ..execution(2) };
+    let report = compare(&records.outboxes, &records.bank, Some(&records.committed));
     assert!(report.holds(), "{report}");
-    world.outboxes.outboxes[1].attempts = vec![outbox(2).attempts.remove(0)];
-    let twice = compare(&world.outboxes, &world.bank, Some(&world.committed)).findings;
+    records.outboxes.outboxes[1].attempts = vec![outbox(2).attempts.remove(0)];
+    let twice = compare(&records.outboxes, &records.bank, Some(&records.committed)).findings;
     assert_eq!(twice, [Finding::DispatchedTwice { key: "key-2".into() }]);
 }
 
 #[test]
-fn the_listing_and_the_file_of_a_bank_are_read_alike() {
+fn the_listing_and_the_file_of_the_bank_give_the_same_executions() {
     let line = |number| serde_json::to_string(&execution(number)).unwrap();
     let listing = format!("{}\n{}\n", line(1), line(2));
     let file = format!(
@@ -218,7 +218,7 @@ fn the_listing_and_the_file_of_a_bank_are_read_alike() {
 }
 
 #[tokio::test]
-async fn the_books_are_read_as_they_are() {
+async fn the_outbox_tables_are_read_completely() {
     let database = Server::from_env().await.unwrap().database().await.unwrap();
     let mut owner = database.connect().await.unwrap();
     assert_eq!(read(&mut owner).await.unwrap(), Outboxes::default());
@@ -236,8 +236,8 @@ async fn the_books_are_read_as_they_are() {
     assert_eq!(outboxes.numbers["acme"], 2);
     let [first, second] = &outboxes.outboxes[..] else { panic!("{outboxes:?}") };
     assert_eq!((first, first.pending), (&Outbox { outbox_id: first.outbox_id, ..outbox(1) }, false));
-    let waits = Outbox { outbox_id: second.outbox_id, pending: true, attempts: Vec::new(), ..outbox(2) };
-    assert_eq!(second, &waits);
+    let pending = Outbox { outbox_id: second.outbox_id, pending: true, attempts: Vec::new(), ..outbox(2) };
+    assert_eq!(second, &pending);
     let findings = compare(&outboxes, &[execution(1)], None).findings;
     assert_eq!(findings, [Finding::StillPending { outbox_id: second.outbox_id }]);
     database.close().await.unwrap();

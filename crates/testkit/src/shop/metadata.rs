@@ -1,4 +1,5 @@
-//! The metadata of the shop: one profile per participant, which changes with each order and is published to a second store.
+//! The metadata of the shop: one profile per participant, which changes with each order and is published to a second
+//! store.
 //!
 //! The transaction of an order writes the profile and its metadata entry.
 

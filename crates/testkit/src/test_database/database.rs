@@ -1,4 +1,4 @@
-//! One clone of the template, from creation to removal.
+//! One clone of the template, and the logins that a test creates for it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::mem;
@@ -17,7 +17,7 @@ use super::{Error, Server, refused, remove_database};
 pub struct Database {
     server: Server,
     name: String,
-    /// Users belong to the whole server, so they are removed by name.
+    /// Roles belong to the whole server, so they are dropped by name.
     logins: Mutex<Vec<String>>,
     removed: bool,
 }
@@ -32,17 +32,17 @@ impl Database {
         &self.name
     }
 
-    /// How to reach it as a superuser.
+    /// Its URL as a superuser.
     pub fn url(&self) -> String {
         self.target().url()
     }
 
-    /// The same, to connect with: it knows TLS.
+    /// Its connection target as a superuser, which supports TLS.
     pub fn target(&self) -> Target {
         self.server.target.database(&self.name)
     }
 
-    /// A database on the same server with nothing in it.
+    /// An empty database on the same server.
     pub async fn empty_sibling(&self) -> Result<Self, Error> {
         self.server.empty_database().await
     }
@@ -52,24 +52,24 @@ impl Database {
         Ok(self.target().connect().await?)
     }
 
-    /// A session of the superuser that acts with the rights of a role.
+    /// A session of the superuser with `SET ROLE`.
     pub async fn connect_as(&self, role: &str) -> Result<Client, Error> {
         let client = self.connect().await?;
         client.batch_execute(&format!("set role {role}")).await.map_err(refused(format!("become {role}")))?;
         Ok(client)
     }
 
-    /// How to reach it as a new user who may log in and holds these roles, and nothing else.
+    /// Its URL as a new login with these roles and no other privileges.
     pub async fn url_as_login(&self, roles: &[&str]) -> Result<String, Error> {
         Ok(self.login(roles).await?.url())
     }
 
-    /// A session of such a user.
+    /// A session of a new login with these roles and no other privileges.
     pub async fn connect_as_login(&self, roles: &[&str]) -> Result<Client, Error> {
         Ok(self.login(roles).await?.connect().await?)
     }
 
-    /// Ends every session in it, as an administrator does with `pg_terminate_backend`, and says how many there were.
+    /// Terminates every session of the database with `pg_terminate_backend`, and returns how many there were.
     pub async fn terminate_sessions(&self) -> Result<u64, Error> {
         let admin = self.server.admin().await?;
         sessions::terminate(&admin, &self.name).await.map_err(refused("end the sessions"))
@@ -89,7 +89,7 @@ impl Database {
         Ok(self.target().login(&user, &password))
     }
 
-    /// Removes the database and the logins made for it. Dropping does the same and can only print what fails.
+    /// Drops the database and its logins. Dropping this value does the same, but can only print an error.
     pub async fn close(mut self) -> Result<(), Error> {
         self.removed = true;
         let logins = mem::take(self.logins.get_mut().unwrap_or_else(PoisonError::into_inner));
@@ -105,13 +105,13 @@ impl Drop for Database {
         let server = self.server.clone();
         let name = mem::take(&mut self.name);
         let logins = mem::take(self.logins.get_mut().unwrap_or_else(PoisonError::into_inner));
-        // A thread with a runtime of its own: ours may be ending, and cannot be waited for here.
+        // A thread with its own runtime: the current one may be shutting down, and `drop` cannot await.
         let removal = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             match runtime.map(|runtime| runtime.block_on(remove(&server, &name, &logins))) {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => eprintln!("test database {name} is left behind: {error}"),
-                Err(error) => eprintln!("test database {name} is left behind: {error}"),
+                Ok(Err(error)) => eprintln!("test database {name} was not removed: {error}"),
+                Err(error) => eprintln!("test database {name} was not removed: {error}"),
             }
         });
         let _ = removal.join();

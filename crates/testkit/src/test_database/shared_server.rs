@@ -32,7 +32,7 @@ const ROLES_THERE: &str = "select rolname::text from pg_roles where rolname = an
 /// Locks roles and memberships against changes, and waits for open changes.
 const LOCK_ROLES: &str = "set local lock_timeout = '10s';
     lock table pg_catalog.pg_authid, pg_catalog.pg_auth_members in share row exclusive mode";
-/// Whether anything on the whole server refers to one of these roles. What is ours is gone by then.
+/// Whether anything on the whole server refers to one of these roles. Our own objects are dropped before.
 const IN_USE: &str = "with ours as (select oid from pg_roles where rolname = any ($1))
     select exists (select from pg_shdepend d join ours on d.refclassid = 'pg_authid'::regclass and d.refobjid = ours.oid)
         or exists (select from pg_auth_members m join ours on ours.oid in (m.roleid, m.member, m.grantor))
@@ -72,7 +72,7 @@ impl SharedServer {
         Ok(Self { server, roles, _lock: lock })
     }
 
-    /// Where databases are made.
+    /// The server on which databases are created.
     pub fn server(&self) -> &Server {
         &self.server
     }

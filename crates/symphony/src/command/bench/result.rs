@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
-use symphony_testkit::bench_database::resource_usage::Spending;
+use symphony_testkit::bench_database::resource_usage::ResourceUsage;
 
 use super::histogram::{LatencyHistogram, Percentiles};
 use super::machine::Machine;
@@ -43,7 +43,7 @@ pub(super) struct PostgresUsage {
 
 impl PostgresUsage {
     #[expect(clippy::cast_precision_loss, reason = "row counts fit into 53 bits")]
-    pub(super) fn of(spent: &Spending, messages: u64) -> Self {
+    pub(super) fn of(spent: &ResourceUsage, messages: u64) -> Self {
         let each = |sum: f64| rounded(sum / messages.max(1) as f64);
         Self {
             cpu_seconds: spent.cpu_seconds.map(rounded),

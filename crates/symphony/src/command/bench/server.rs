@@ -7,7 +7,7 @@ use symphony_db::connect::Target;
 use symphony_db::payment::operator::{self, AuditContext};
 use symphony_db::payment::{RailPolicy, reader};
 use symphony_db::schema::{self, Lane, install::installed_lanes};
-use symphony_testkit::bench_database::resource_usage::{Postmaster, Spending, cpu_seconds};
+use symphony_testkit::bench_database::resource_usage::{Postmaster, ResourceUsage, cpu_seconds};
 use symphony_testkit::bench_database::{self, Rows};
 use symphony_testkit::postgres::{Binaries, Cluster, Options};
 use symphony_testkit::test_database::{Database as Scratch, Server};
@@ -44,7 +44,7 @@ pub(super) struct BenchDatabase {
 /// Resource usage at the start of a measurement.
 pub(super) struct UsageWatch<'a> {
     database: &'a BenchDatabase,
-    server: Spending,
+    server: ResourceUsage,
     own: f64,
 }
 
@@ -155,7 +155,7 @@ impl BenchDatabase {
     /// Reads the usage at the start of a measurement.
     pub(super) async fn watch(&self) -> Result<UsageWatch<'_>, Failure> {
         bench_database::checkpoint(&self.owner).await;
-        let server = Spending::so_far(&self.owner, self.postmaster).await?;
+        let server = ResourceUsage::read(&self.owner, self.postmaster).await?;
         Ok(UsageWatch { database: self, server, own: own_seconds() })
     }
 
@@ -201,7 +201,7 @@ impl UsageWatch<'_> {
     /// The usage while sessions still run, which report with some delay; and the number of transactions.
     pub(super) async fn usage_so_far(&self, messages: u64) -> Result<(PostgresUsage, f64, f64), Failure> {
         let BenchDatabase { owner, postmaster, .. } = self.database;
-        let spent = Spending::so_far(owner, *postmaster).await?.since(&self.server);
+        let spent = ResourceUsage::read(owner, *postmaster).await?.since(&self.server);
         Ok((PostgresUsage::of(&spent, messages), own_seconds() - self.own, spent.transactions))
     }
 }

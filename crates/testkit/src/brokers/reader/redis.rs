@@ -1,4 +1,4 @@
-//! Redis: a stream, read page by page, or hashes.
+//! Redis: reads a stream page by page, and hashes.
 
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
@@ -8,82 +8,84 @@ use crate::brokers::USER;
 use crate::port::HOST;
 use crate::reconciliation::events::Event;
 
-/// How many entries are asked for at once.
+/// How many entries one request returns.
 const PAGE: &str = "1000";
 
 type Socket = BufReader<TcpStream>;
 
 #[derive(Debug)]
-enum Answer {
+enum Reply {
     Text(String),
-    Array(Vec<Answer>),
+    Array(Vec<Reply>),
 }
 
-impl Answer {
+impl Reply {
     fn text(self) -> Result<String, ReadError> {
         match self {
             Self::Text(text) => Ok(text),
-            Self::Array(all) => Err(ReadError::Answer(format!("{} parts instead of a text", all.len()))),
+            Self::Array(all) => {
+                Err(ReadError::Reply(format!("an array of {} elements instead of a string", all.len())))
+            }
         }
     }
 
     fn array(self) -> Result<Vec<Self>, ReadError> {
         match self {
             Self::Array(all) => Ok(all),
-            Self::Text(text) => Err(ReadError::Answer(text)),
+            Self::Text(text) => Err(ReadError::Reply(text)),
         }
     }
 }
 
-/// All that the stream has, by its entries' own order.
+/// All events of the stream, in its order.
 pub(super) async fn read(port: u16, password: &str, stream: &str) -> Result<Vec<Event>, ReadError> {
     let mut socket = BufReader::new(TcpStream::connect((HOST, port)).await?);
-    ask(&mut socket, &["AUTH", USER, password]).await?;
+    request(&mut socket, &["AUTH", USER, password]).await?;
     let (mut all, mut from) = (Vec::new(), "-".to_owned());
     loop {
-        let page = ask(&mut socket, &["XRANGE", stream, &from, "+", "COUNT", PAGE]).await?.array()?;
+        let page = request(&mut socket, &["XRANGE", stream, &from, "+", "COUNT", PAGE]).await?.array()?;
         if page.is_empty() {
             return Ok(all);
         }
         for entry in page {
-            let [number, fields] = <[Answer; 2]>::try_from(entry.array()?)
-                .map_err(|parts| ReadError::Answer(format!("an entry of {} parts", parts.len())))?;
-            // The next page begins behind the last entry of this one.
+            let [number, fields] = <[Reply; 2]>::try_from(entry.array()?)
+                .map_err(|parts| ReadError::Reply(format!("an entry of {} elements", parts.len())))?;
+            // The next page begins after the last entry of this one.
             from = format!("({}", number.text()?);
-            let fields: Vec<String> = fields.array()?.into_iter().map(Answer::text).collect::<Result<_, _>>()?;
+            let fields: Vec<String> = fields.array()?.into_iter().map(Reply::text).collect::<Result<_, _>>()?;
             let field = |name: &str| {
                 let value = fields.chunks_exact(2).find(|pair| pair[0] == name).map(|pair| pair[1].as_str());
-                value.ok_or_else(|| ReadError::Answer(format!("an entry without {name}")))
+                value.ok_or_else(|| ReadError::Reply(format!("an entry without {name}")))
             };
             all.push(event(field("id")?, field("partitionkey")?)?);
         }
     }
 }
 
-/// All hashes whose keys begin so. The server stands still meanwhile: this is for tests and audits.
+/// All hashes whose keys have this prefix. KEYS blocks the server: for tests and audits only.
 pub(super) async fn hashes(port: u16, password: &str, prefix: &str) -> Result<Hashes, ReadError> {
     let mut socket = BufReader::new(TcpStream::connect((HOST, port)).await?);
-    ask(&mut socket, &["AUTH", USER, password]).await?;
+    request(&mut socket, &["AUTH", USER, password]).await?;
     let mut all = Hashes::new();
-    for key in ask(&mut socket, &["KEYS", &format!("{prefix}*")]).await?.array()? {
+    for key in request(&mut socket, &["KEYS", &format!("{prefix}*")]).await?.array()? {
         let key = key.text()?;
-        let fields = ask(&mut socket, &["HGETALL", &key]).await?.array()?;
-        let fields: Vec<String> = fields.into_iter().map(Answer::text).collect::<Result<_, _>>()?;
+        let fields = request(&mut socket, &["HGETALL", &key]).await?.array()?;
+        let fields: Vec<String> = fields.into_iter().map(Reply::text).collect::<Result<_, _>>()?;
         all.insert(key, fields.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect());
     }
     Ok(all)
 }
 
-async fn ask(socket: &mut Socket, words: &[&str]) -> Result<Answer, ReadError> {
+async fn request(socket: &mut Socket, words: &[&str]) -> Result<Reply, ReadError> {
     let mut text = format!("*{}\r\n", words.len());
     for word in words {
         text.push_str(&format!("${}\r\n{word}\r\n", word.len()));
     }
     socket.write_all(text.as_bytes()).await?;
-    answer(socket).await
+    read_reply(socket).await
 }
 
-async fn answer(socket: &mut Socket) -> Result<Answer, ReadError> {
+async fn read_reply(socket: &mut Socket) -> Result<Reply, ReadError> {
     let mut line = String::new();
     socket.read_line(&mut line).await?;
     let line = line.trim_end();
@@ -92,17 +94,17 @@ async fn answer(socket: &mut Socket) -> Result<Answer, ReadError> {
             let mut body = vec![0; length(rest)? + 2];
             socket.read_exact(&mut body).await?;
             body.truncate(body.len() - 2);
-            let text = String::from_utf8(body).map_err(|_| ReadError::Answer("bytes that are no text".into()))?;
-            Ok(Answer::Text(text))
+            let text = String::from_utf8(body).map_err(|_| ReadError::Reply("bytes that are not UTF-8".into()))?;
+            Ok(Reply::Text(text))
         }
         Some(("*", rest)) => {
             let mut all = Vec::new();
             for _ in 0..length(rest)? {
-                all.push(Box::pin(answer(socket)).await?);
+                all.push(Box::pin(read_reply(socket)).await?);
             }
-            Ok(Answer::Array(all))
+            Ok(Reply::Array(all))
         }
-        Some(("+" | ":", rest)) => Ok(Answer::Text(rest.to_owned())),
-        _ => Err(ReadError::Answer(line.to_owned())),
+        Some(("+" | ":", rest)) => Ok(Reply::Text(rest.to_owned())),
+        _ => Err(ReadError::Reply(line.to_owned())),
     }
 }

@@ -1,7 +1,7 @@
-//! The data folder of a running server, copied while it writes.
+//! Copies the data directory of a running server.
 //!
-//! This is what `pg_basebackup` does, which some builds of PostgreSQL come without. What is copied is torn, and made
-//! whole by the log from the start of the backup onwards, which is not copied: a standby fetches it from the server.
+//! `pg_basebackup` does the same, but some builds of PostgreSQL lack it. The copy is inconsistent until WAL from the
+//! start of the backup is replayed. The WAL is not copied: a standby streams it from the server.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::account::Account;
 
-/// Folders of which a copy gets none of the content: it belongs to the running server, or is made anew.
+/// Folders that are empty in the copy: their content belongs to the running server, or is created again.
 const EMPTY: [&str; 8] = [
     "pg_dynshmem",
     "pg_notify",
@@ -21,7 +21,7 @@ const EMPTY: [&str; 8] = [
     "pg_wal",
 ];
 /// Files that belong to the running server.
-const LEFT_OUT: [&str; 6] = [
+const EXCLUDED_FILES: [&str; 6] = [
     "postmaster.pid",
     "postmaster.opts",
     "postgresql.auto.conf.tmp",
@@ -29,10 +29,10 @@ const LEFT_OUT: [&str; 6] = [
     "standby.signal",
     "pg_internal.init",
 ];
-/// Copied last, so that it is not older than anything else.
+/// Copied last, so that it is at least as new as every other file.
 const CONTROL: &str = "global/pg_control";
 
-/// Copies all but what belongs to the running server, and gives it to the server's user.
+/// Copies everything that does not belong to the running server, and makes the server's user its owner.
 pub(super) fn copy(from: &Path, to: &Path, account: Account) -> io::Result<()> {
     folder(from, to, account)?;
     for name in EMPTY {
@@ -47,7 +47,7 @@ fn folder(from: &Path, to: &Path, account: Account) -> io::Result<()> {
         let entry = entry?;
         let name = entry.file_name();
         let named = name.to_string_lossy();
-        if EMPTY.contains(&&*named) || LEFT_OUT.contains(&&*named) || named.starts_with("pgsql_tmp") {
+        if EMPTY.contains(&&*named) || EXCLUDED_FILES.contains(&&*named) || named.starts_with("pgsql_tmp") {
             continue;
         }
         let (from, to) = (entry.path(), to.join(&name));
@@ -58,7 +58,7 @@ fn folder(from: &Path, to: &Path, account: Account) -> io::Result<()> {
             Err(error) => Err(error),
         };
         match copied {
-            // The server has removed it meanwhile: the log says so as well.
+            // The server has removed it in the meantime; WAL replay will do the same.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             copied => copied?,
         }
@@ -66,17 +66,17 @@ fn folder(from: &Path, to: &Path, account: Account) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a folder that only the server's user may enter, without which PostgreSQL refuses it.
+/// Creates a folder with mode 0700, which PostgreSQL requires.
 fn make(folder: &Path, account: Account) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         made => made?,
     }
-    account.take(folder)
+    account.chown(folder)
 }
 
 fn file(from: &Path, to: &Path, account: Account) -> io::Result<()> {
     fs::copy(from, to)?;
-    account.take(to)
+    account.chown(to)
 }

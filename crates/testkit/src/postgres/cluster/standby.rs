@@ -1,4 +1,4 @@
-//! A second server that follows the first by streaming replication, until it is promoted.
+//! A standby by streaming replication, which can be promoted.
 
 use std::fs;
 
@@ -8,26 +8,26 @@ use super::{Account, Binaries, Cluster, Error, Folder, Options, Port, Server, co
 use crate::port::HOST;
 use crate::wait;
 
-/// Settings of a server that its copy must not have: its standbys and its primary.
+/// Settings that the copy must not inherit: the standbys and the primary of the original.
 const NOT_COPIED: [&str; 3] = ["synchronous_standby_names", "primary_conninfo", "primary_slot_name"];
 
 /// Whether a commit waits for the standby.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replication {
-    /// It does not: a failover may lose what was committed last.
+    /// It does not: a failover may lose the last commits.
     Asynchronous,
-    /// It does: what was committed is there after a failover. While there is no standby, commits wait for one.
+    /// It does: a failover loses no commit. Without a connected standby, commits wait for one.
     Synchronous,
 }
 
-/// What kind of standby to make.
+/// Options of a standby.
 #[derive(Clone, Debug)]
 pub struct Standby {
-    /// What the primary knows it by, in small letters, digits and underscores. Each standby of a primary has another.
+    /// Its `application_name` and slot name: lower-case letters, digits and underscores, unique per primary.
     pub name: String,
     /// Whether a commit on the primary waits for it.
     pub replication: Replication,
-    /// What kind of server it is. The settings of the primary are not taken over.
+    /// Options of its server. It does not inherit the primary's.
     pub options: Options,
 }
 
@@ -38,48 +38,48 @@ impl Default for Standby {
 }
 
 impl Cluster {
-    /// Copies this server, which goes on meanwhile, starts the copy on a port of its own, and returns when it follows:
-    /// it answers what only reads, and streams what is written here.
+    /// Copies this server while it runs, starts the copy as a standby on another port, and waits until it streams WAL
+    /// and accepts read-only queries.
     pub async fn standby(&self, standby: Standby) -> Result<Self, Error> {
         let Standby { name, replication, options } = standby;
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         if name.is_empty() || !name.chars().all(plain) {
-            return Err(Error::Standby { why: "its name may hold small letters, digits and underscores" });
+            return Err(Error::Standby { why: "its name may contain lower-case letters, digits and underscores" });
         }
         let primary = self.session("postgres").await?;
         if replication == Replication::Synchronous && setting(&primary, "synchronous_commit").await? == "off" {
             return Err(Error::Standby {
-                why: "the primary runs with synchronous_commit = off, and waits for no standby; start it with durable, \
-                      or with that setting",
+                why: "the primary runs with synchronous_commit = off and waits for no standby; start it with durable, \
+                      or with synchronous_commit = on",
             });
         }
-        // With a slot the primary keeps what the standby has not read, however long the copy takes.
+        // With a slot the primary keeps the WAL that the standby has not read, however long the copy takes.
         let reserve = "select pg_create_physical_replication_slot($1, true)";
-        primary.execute(reserve, &[&name]).await.map_err(refused("reserve the log for the standby"))?;
+        primary.execute(reserve, &[&name]).await.map_err(refused("create a replication slot for the standby"))?;
         let mut copy = self.copied(&primary, options).await?;
         copy.follow(self, &name)?;
         copy.serve(Port::AnyFree).await?;
-        self.is_followed(&primary, &name, "state = 'streaming'", "be followed by the standby").await?;
+        self.wait_for_replication(&primary, &name, "state = 'streaming'", "stream to the standby").await?;
         if replication == Replication::Synchronous {
             let wait_for = format!("alter system set synchronous_standby_names = '{name}'");
             primary.batch_execute(&wait_for).await.map_err(refused("wait for the standby"))?;
             let reload = "select pg_reload_conf()";
             primary.batch_execute(reload).await.map_err(refused("reload the configuration"))?;
-            self.is_followed(&primary, &name, "sync_state = 'sync'", "wait for the standby").await?;
+            self.wait_for_replication(&primary, &name, "sync_state = 'sync'", "wait for the standby").await?;
         }
         Ok(copy)
     }
 
-    /// Waits until this standby has replayed all that the primary has written so far.
+    /// Waits until this standby has replayed all WAL that the primary has written so far.
     pub async fn catch_up_with(&self, primary: &Self) -> Result<(), Error> {
         let session = primary.session("postgres").await?;
-        // Without fsync, the last commits are written only with one that does.
+        // With synchronous_commit = off the last commits may not be flushed yet: this commit flushes them.
         let write = "set synchronous_commit = local; select pg_logical_emit_message(true, 'symphony', 'catch up')";
         session.batch_execute(write).await.map_err(refused("write on the primary"))?;
         let written = session.query_one("select pg_current_wal_flush_lsn()::text", &[]).await;
-        let written: String = written.map_err(refused("ask the primary"))?.get(0);
+        let written: String = written.map_err(refused("read the WAL position of the primary"))?.get(0);
         let session = self.session("postgres").await?;
-        self.holds(
+        self.wait_until_true(
             &session,
             "select pg_last_wal_replay_lsn() >= $1::text::pg_lsn",
             &written,
@@ -88,20 +88,20 @@ impl Cluster {
         .await
     }
 
-    /// Makes a primary of this standby, and returns when it can be written to.
+    /// Promotes this standby, and waits until it accepts writes.
     ///
-    /// The old primary is not asked: stop it or kill it before, or there are two.
+    /// Stop or kill the old primary first, or there are two.
     pub async fn promote(&self) -> Result<(), Error> {
         let session = self.session("postgres").await?;
-        // It is waited for below, with our own patience.
+        // Do not wait here: the deadline below applies.
         session.execute("select pg_promote(false)", &[]).await.map_err(refused("promote the standby"))?;
-        self.holds(&session, "select not pg_is_in_recovery() and $1 = ''", "", "become a primary").await
+        self.wait_until_true(&session, "select not pg_is_in_recovery() and $1 = ''", "", "become a primary").await
     }
 
     /// Copies the data of this server into a new folder. The copy is not started.
     async fn copied(&self, session: &Client, options: Options) -> Result<Self, Error> {
         let account = Account::for_server().map_err(system("find a user for the server"))?;
-        let folder = Folder::create(account).map_err(system("make a temporary folder"))?;
+        let folder = Folder::create(account).map_err(system("create a temporary folder"))?;
         let copy = Self {
             binaries: Binaries::clone(&self.binaries),
             options,
@@ -110,7 +110,7 @@ impl Cluster {
             server: Server(None),
             folder,
         };
-        // Both in one session, without which the backup is broken off.
+        // Start and stop in one session: the backup is aborted when its session ends.
         let begin = "select pg_backup_start('symphony', true)";
         session.execute(begin, &[]).await.map_err(refused("begin a backup"))?;
         let (from, to) = (self.folder.data(), copy.folder.data());
@@ -122,7 +122,7 @@ impl Cluster {
         Ok(copy)
     }
 
-    /// Lets a copy that was not yet started follow the server it was made of.
+    /// Configures a copy that has not been started as a standby of the original.
     fn follow(&self, primary: &Self, name: &str) -> Result<(), Error> {
         let configuration = self.folder.data().join("postgresql.auto.conf");
         let copied = fs::read_to_string(configuration).map_err(system("read the copied configuration"))?;
@@ -138,25 +138,37 @@ impl Cluster {
         self.write("standby.signal", "")
     }
 
-    /// Writes a file of the data folder that the server's user owns.
+    /// Writes a file into the data directory, owned by the server's user.
     fn write(&self, name: &str, text: &str) -> Result<(), Error> {
         let path = self.folder.data().join(name);
-        let written = fs::write(&path, text).and_then(|()| self.account.take(&path));
+        let written = fs::write(&path, text).and_then(|()| self.account.chown(&path));
         written.map_err(system("write into the copied data"))
     }
 
-    /// Waits until the standby is connected and something is so about it.
-    async fn is_followed(&self, session: &Client, name: &str, so: &str, what: &'static str) -> Result<(), Error> {
-        let question =
-            format!("select exists (select from pg_stat_replication where application_name = $1 and {so})");
-        self.holds(session, &question, name, what).await
+    /// Waits until the standby is connected and its row in pg_stat_replication meets a condition.
+    async fn wait_for_replication(
+        &self,
+        session: &Client,
+        name: &str,
+        condition: &str,
+        what: &'static str,
+    ) -> Result<(), Error> {
+        let query =
+            format!("select exists (select from pg_stat_replication where application_name = $1 and {condition})");
+        self.wait_until_true(session, &query, name, what).await
     }
 
-    /// Asks a question about a text until the answer is yes.
-    async fn holds(&self, session: &Client, question: &str, about: &str, what: &'static str) -> Result<(), Error> {
+    /// Repeats a query with one parameter until it returns true.
+    async fn wait_until_true(
+        &self,
+        session: &Client,
+        query: &str,
+        parameter: &str,
+        what: &'static str,
+    ) -> Result<(), Error> {
         let mut failure = None;
-        let answered = wait::until_some(what, self.options.deadline, async || {
-            match session.query_one(question, &[&about]).await {
+        let waited = wait::until_some(what, self.options.deadline, async || {
+            match session.query_one(query, &[&parameter]).await {
                 Ok(row) => row.get::<_, Option<bool>>(0).unwrap_or(false).then_some(()),
                 Err(error) => {
                     failure = Some(error);
@@ -165,7 +177,7 @@ impl Cluster {
             }
         })
         .await;
-        match (answered, failure) {
+        match (waited, failure) {
             (_, Some(source)) => Err(Error::Refused { what, source }),
             (Ok(()), None) => Ok(()),
             (Err(_), None) => Err(self.too_late(what)),

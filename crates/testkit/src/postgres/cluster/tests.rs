@@ -1,4 +1,4 @@
-//! Real servers, started over whichever programs are found.
+//! Tests with real servers of the first installation that is found.
 
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 
 #[tokio::test]
-async fn a_cluster_answers_on_the_loopback_address_and_leaves_nothing_behind() {
+async fn a_cluster_listens_on_the_loopback_address_and_leaves_nothing_behind() {
     let cluster = start(Options::default()).await;
     let folder = cluster.folder().to_path_buf();
 
@@ -33,7 +33,7 @@ async fn dropping_a_cluster_stops_its_server_and_removes_its_folder() {
 }
 
 #[tokio::test]
-async fn two_clusters_live_side_by_side() {
+async fn two_clusters_run_at_the_same_time() {
     let (one, other) = tokio::join!(start(Options::default()), start(Options::default()));
     assert_ne!(one.port(), other.port());
     assert_eq!(ask(&one, "select 1").await, "1");
@@ -76,7 +76,7 @@ async fn a_stopped_cluster_keeps_its_data_and_its_port() {
 }
 
 #[tokio::test]
-async fn a_port_that_was_lost_to_another_is_replaced_by_a_free_one() {
+async fn a_port_that_another_process_took_is_replaced_by_a_free_one() {
     let mut cluster = start(Options::default()).await;
     cluster.stop().await.unwrap();
     let taken = TcpListener::bind((HOST, cluster.port())).unwrap();

@@ -1,4 +1,4 @@
-//! A server that becomes one of a later version, as a DBA upgrades it: with `pg_upgrade`.
+//! Upgrades a server to a later major version with `pg_upgrade`.
 
 use std::process::Command;
 
@@ -7,12 +7,12 @@ use crate::folder::Folder;
 use crate::port::free_port;
 use crate::postgres::Binaries;
 
-/// From this version on `initdb` writes checksums unless told otherwise, and `pg_upgrade` wants the same on both sides.
+/// From this version on `initdb` enables checksums by default, and `pg_upgrade` requires the same on both sides.
 const CHECKSUMS_BY_DEFAULT: u32 = 18;
 
 impl Cluster {
-    /// Stops the server, moves its data to another version, and starts that one. The new one needs `pg_upgrade`, and the old
-    /// one `pg_checksums`.
+    /// Stops the server, upgrades its data, and starts the new version. The new version needs `pg_upgrade`, the old one
+    /// `pg_checksums`.
     pub async fn upgrade(mut self, to: &Binaries) -> Result<Self, Error> {
         self.stop().await?;
         if self.binaries.major() < CHECKSUMS_BY_DEFAULT && to.major() >= CHECKSUMS_BY_DEFAULT {
@@ -26,7 +26,7 @@ impl Cluster {
             account: self.account,
             port: free_port().map_err(system("find a free port"))?,
             server: Server(None),
-            folder: Folder::create(self.account).map_err(system("make a temporary folder"))?,
+            folder: Folder::create(self.account).map_err(system("create a temporary folder"))?,
         };
         new.initdb().await?;
         let mut upgrade = Command::new(to.program("pg_upgrade"));
@@ -48,7 +48,7 @@ impl Cluster {
         Ok(new)
     }
 
-    /// Runs a program of the server's to its end, as the server's user.
+    /// Runs a program of the installation as the server's user, and waits for it.
     async fn run(&self, mut command: Command) -> Result<(), Error> {
         let program = command.get_program().to_string_lossy().into_owned();
         self.prepare(&mut command);

@@ -63,7 +63,7 @@ pub(super) async fn run(
         committed: rows.len(),
         missing: all().filter(|finding| finding.is_loss()).count(),
         repeats: found.iter().map(|at| at.report.repeats).sum(),
-        out_of_order: all().filter(|finding| matches!(finding, Finding::Overtaken { .. })).count(),
+        out_of_order: all().filter(|finding| matches!(finding, Finding::OutOfOrder { .. })).count(),
         handed_back: rows.iter().map(|row| i64::from(row.retries)).sum(),
         broker_kills,
         freed,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use symphony_testkit::brokers::{self, Broker, Kind, Terms, USER};
+use symphony_testkit::brokers::{self, Broker, BrokerAuth, Kind, USER};
 use symphony_testkit::reconciliation::events::Event;
 
 use super::receiver::Receiver;
@@ -23,8 +23,8 @@ pub(super) enum Destination {
 impl Destination {
     /// Starts the broker and creates this subject or stream; without the broker, starts a receiver.
     pub(super) async fn open(kind: Kind, password: &str, destination: &str) -> Result<Self, Failure> {
-        let terms = Terms { password: password.to_owned(), tls: None };
-        let why = match Broker::start(kind, &terms).await {
+        let auth = BrokerAuth { password: password.to_owned(), tls: None };
+        let why = match Broker::start(kind, &auth).await {
             Ok(broker) => {
                 let prepared = broker.prepare(destination).await;
                 prepared

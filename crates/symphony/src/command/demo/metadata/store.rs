@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use symphony_testkit::brokers::{self, Broker, Kind, Terms, USER};
+use symphony_testkit::brokers::{self, Broker, BrokerAuth, Kind, USER};
 use symphony_testkit::reconciliation::metadata::Record;
 use symphony_testkit::shop::second_store;
 use tokio_postgres::Client;
@@ -36,8 +36,8 @@ impl Store {
 
     /// Starts a Redis, or returns why there is none.
     pub(super) async fn redis(password: &str) -> Result<Self, String> {
-        let terms = Terms { password: password.to_owned(), tls: None };
-        match Broker::start(Kind::Redis, &terms).await {
+        let auth = BrokerAuth { password: password.to_owned(), tls: None };
+        match Broker::start(Kind::Redis, &auth).await {
             Ok(broker) => Ok(Self::Redis { broker: Box::new(broker) }),
             Err(brokers::Error::Find(error)) => Err(format!("Redis for metadata is not installed: {error}")),
             Err(error) => Err(format!("Redis for metadata does not start: {error}")),

@@ -1,4 +1,4 @@
-//! Two servers, one of which follows the other until it has to take its place.
+//! Replication and failover between two real servers.
 
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ async fn a_standby_follows_refuses_writes_and_takes_over_when_it_is_promoted() {
 }
 
 #[tokio::test]
-async fn what_was_committed_under_load_is_there_after_a_failover_to_a_synchronous_standby() {
+async fn a_failover_to_a_synchronous_standby_under_load_loses_no_commit() {
     let mut primary = start(Options { durable: true, ..Options::default() }).await;
     run(&primary, "create table kept (value int)").await;
     let writing = session(&primary).await;
     let (committed, count) = tokio::sync::watch::channel(0);
-    // Begins before the copy is made, so that the copy is torn.
+    // Begins before the copy, so that the copy is inconsistent until WAL is replayed.
     let writer = tokio::spawn(async move {
         loop {
             let value = *committed.borrow() + 1;
@@ -50,17 +50,17 @@ async fn what_was_committed_under_load_is_there_after_a_failover_to_a_synchronou
     standby.promote().await.unwrap();
     let kept = kept(&standby).await;
     let certain: Vec<i32> = (1..unknown).collect();
-    // The last one was not answered: it may be there or not.
+    // The last insert got no reply: its row may or may not exist.
     assert!(kept == certain || kept == [certain, vec![unknown]].concat(), "{kept:?} up to {unknown}");
 
-    // It waits for no standby, and stays a primary when it is started again.
+    // It waits for no standby, and stays a primary after a restart.
     run(&standby, "insert into kept values (0)").await;
     standby.restart().await.unwrap();
     run(&standby, "insert into kept values (0)").await;
 }
 
 #[tokio::test]
-async fn while_its_synchronous_standby_is_away_a_commit_waits() {
+async fn a_commit_waits_while_the_synchronous_standby_is_down() {
     let settings = vec![("synchronous_commit".to_owned(), "on".to_owned())];
     let primary = start(Options { settings, ..Options::default() }).await;
     let replication = Replication::Synchronous;
@@ -88,7 +88,7 @@ async fn a_synchronous_standby_of_a_primary_without_synchronous_commit_is_refuse
 }
 
 #[tokio::test]
-async fn a_promotion_of_what_is_no_standby_is_an_error() {
+async fn promoting_a_primary_is_an_error() {
     let primary = start(Options::default()).await;
     assert!(matches!(primary.promote().await.unwrap_err(), Error::Refused { .. }));
 }
@@ -107,7 +107,7 @@ async fn both_are_removed_when_a_test_panics() {
 }
 
 #[tokio::test]
-async fn terminated_sessions_are_gone_and_others_are_left_alone() {
+async fn terminating_sessions_of_one_database_leaves_others_open() {
     let primary = start(Options::default()).await;
     run(&primary, "create database other").await;
     let (left, ended) = (session(&primary).await, primary.session("other").await.unwrap());
