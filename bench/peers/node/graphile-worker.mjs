@@ -9,17 +9,17 @@ const logger = new Logger(() => (level, message) => {
 });
 
 // https://worker.graphile.org/docs/performance: the configuration of its "quick stats".
-const FASTEST = {
+const THROUGHPUT = {
   concurrentJobs: 24,
   maxPoolSize: 25,
   localQueue: { size: 500 },
   completeJobBatchDelay: 0,
   failJobBatchDelay: 0,
 };
-// The same page warns that a local queue may delay a job; and where each job comes alone, it is not well served by 24 who all look for it.
-const SOONEST = {};
+// The same page warns that a local queue may delay a job. With single jobs, 24 concurrent workers only compete for each.
+const LOW_LATENCY = {};
 
-const settings = args.soonest ? SOONEST : args.best ? FASTEST : {};
+const settings = args.lowLatency ? LOW_LATENCY : args.best ? THROUGHPUT : {};
 
 await run({
   unfinished: "select exists (select from graphile_worker._private_jobs)",
@@ -30,13 +30,13 @@ await run({
       preset: { worker: { connectionString, logger, maxPoolSize: Math.max(args.clients, 2) } },
     });
     return {
-      one: (payload) => utils.addJob(TASK, payload),
-      many: (payloads) => utils.addJobs(payloads.map((payload) => ({ identifier: TASK, payload }))),
+      enqueueOne: (payload) => utils.addJob(TASK, payload),
+      enqueueBatch: (payloads) => utils.addJobs(payloads.map((payload) => ({ identifier: TASK, payload }))),
     };
   },
-  work: (saw) =>
+  work: (record) =>
     runWorker({
       preset: { worker: { connectionString, logger, ...settings } },
-      taskList: { [TASK]: (payload) => saw(payload) },
+      taskList: { [TASK]: (payload) => record(payload) },
     }),
 });

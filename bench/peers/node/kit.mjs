@@ -1,10 +1,10 @@
-// What the drivers of the Node peers have in common: the arguments, the pace, and the lines they print.
-// Knows no queue. The protocol is in ../README.md.
+// Shared code of the drivers of the Node peers: arguments, load generators and output.
+// It is independent of any queue. The protocol is in ../README.md.
 import { parseArgs } from "node:util";
 
 const WARM_UP_MS = 1000;
-// How much later than planned a call may be before it is counted from when it should have been: timers tick in milliseconds.
-const LATE_MS = 2;
+// A call that is later than this counts from its due time. Timers have a resolution of milliseconds.
+const LATE_THRESHOLD_MS = 2;
 const REPORT_EVERY_MS = 20;
 
 const { positionals, values } = parseArgs({
@@ -25,7 +25,7 @@ export const args = {
   verb: positionals[0],
   database: values.database,
   best: values.settings === "best",
-  soonest: values.settings === "best" && values.aim === "latency",
+  lowLatency: values.settings === "best" && values.aim === "latency",
   clients: Number(values.clients),
   count: Number(values.count),
   batch: Number(values.batch),
@@ -33,51 +33,51 @@ export const args = {
   rate: values.rate && Number(values.rate),
 };
 
-const say = (line, then) => process.stdout.write(`${JSON.stringify(line)}\n`, then);
-// The last line may be longer than a pipe holds: it is to be written before the process goes.
-const end = (line) => say(line, () => process.exit(0));
+const printLine = (line, then) => process.stdout.write(`${JSON.stringify(line)}\n`, then);
+// The last line may be longer than a pipe buffer: exit only after it is written.
+const finish = (line) => printLine(line, () => process.exit(0));
 const micros = () => Math.round((performance.timeOrigin + performance.now()) * 1000);
 const pad = "x".repeat(168);
 
-// 200 bytes of JSON: when the call was made, and filling.
+// 200 bytes of JSON: the due time of the enqueue, and padding.
 const payload = (lateMs = 0) => ({ at: micros() - Math.round(lateMs * 1000), pad });
 
-// How a peer is driven:
-//   unfinished  a query that is true while there are jobs that are not done in the database; :count in it is how many were enqueued
-//   prepare()   installs the peer into an empty database
-//   client()    { one(payload), many(payloads), end() }, for as many at a time as there are clients
-//   work(saw)   starts a worker whose handler does nothing but call saw with a payload
-//   sql         a statement that enqueues one job, with :payload for its JSON, where the peer documents one
+// A peer has:
+//   unfinished    a query that is true while the database has unfinished jobs; :count in it is the number enqueued
+//   prepare()     installs the peer into an empty database
+//   client()      { enqueueOne(payload), enqueueBatch(payloads) }, which all clients call concurrently
+//   work(record)  starts a worker whose handler only calls record with the payload
+//   sql           optional: a documented statement that enqueues one job, with :payload for its JSON
 export async function run(peer) {
   switch (args.verb) {
     case "prepare":
       await peer.prepare();
-      end({ unfinished: peer.unfinished, sql: peer.sql });
+      finish({ unfinished: peer.unfinished, sql: peer.sql });
       break;
     case "enqueue":
-      end(await enqueue(await peer.client()));
+      finish(await enqueue(await peer.client()));
       break;
     case "batch":
-      end(await batch(await peer.client()));
+      finish(await batch(await peer.client()));
       break;
     case "work":
       await work(peer);
       break;
     default:
-      throw new Error(`no verb ${args.verb}: prepare, enqueue, batch or work`);
+      throw new Error(`unknown verb ${args.verb}: expected prepare, enqueue, batch or work`);
   }
 }
 
 async function enqueue(client) {
-  if (args.rate) return paced(client);
+  if (args.rate) return enqueueAtRate(client);
   const begin = performance.now() + WARM_UP_MS;
-  const over = begin + args.seconds * 1000;
+  const end = begin + args.seconds * 1000;
   let count = 0;
   const one = async () => {
     for (;;) {
-      await client.one(payload());
+      await client.enqueueOne(payload());
       const now = performance.now();
-      if (now >= over) return;
+      if (now >= end) return;
       if (now >= begin) count += 1;
     }
   };
@@ -85,8 +85,9 @@ async function enqueue(client) {
   return { per_second: count / args.seconds, count };
 }
 
-// One client at a fixed rate per second. A call that a slow one delayed counts from when it was due. Says of each call when it was due and when it had committed.
-async function paced(client) {
+// Enqueues from one client at a fixed rate per second, and returns for each call its due time and its commit time.
+// A call that a slow one delayed counts from its due time.
+async function enqueueAtRate(client) {
   const begin = performance.now();
   let count = 0;
   const calls = [];
@@ -96,8 +97,8 @@ async function paced(client) {
     const wait = begin + due - performance.now();
     if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait));
     const late = performance.now() - begin - due;
-    const one = payload(late > LATE_MS ? late : 0);
-    await client.one(one);
+    const one = payload(late > LATE_THRESHOLD_MS ? late : 0);
+    await client.enqueueOne(one);
     calls.push([one.at, micros()]);
     count += 1;
   }
@@ -111,7 +112,7 @@ async function batch(client) {
     while (left > 0) {
       const size = Math.min(args.batch, left);
       left -= size;
-      await client.many(Array.from({ length: size }, () => payload()));
+      await client.enqueueBatch(Array.from({ length: size }, () => payload()));
     }
   };
   await Promise.all(Array.from({ length: args.clients }, many));
@@ -121,18 +122,18 @@ async function batch(client) {
 async function work(peer) {
   let first = 0;
   let reported = 0;
-  const seen = [];
+  const handlerCalls = [];
   await peer.work(({ at }) => {
     const now = micros();
     if (!first) first = now;
-    seen.push([at, now]);
+    handlerCalls.push([at, now]);
   });
-  say({ ready: true });
+  printLine({ ready: true });
   setInterval(() => {
-    if (seen.length === reported) return;
-    reported = seen.length;
-    say({ first, handled: reported });
+    if (handlerCalls.length === reported) return;
+    reported = handlerCalls.length;
+    printLine({ first, handled: reported });
   }, REPORT_EVERY_MS);
   process.stdin.resume();
-  process.stdin.on("end", () => end({ handled: seen.length, seen }));
+  process.stdin.on("end", () => finish({ handled: handlerCalls.length, handler_calls: handlerCalls }));
 }

@@ -4,16 +4,16 @@ import { args, run } from "./kit.mjs";
 
 const QUEUE = "peer";
 
-// https://pgboss.io/api/workers: large batches, fetched without a pause while they come back full, by several workers;
-// NOTIFY so that an idle worker does not wait out its interval, which can be no shorter than half a second.
-const FASTEST = {
+// https://pgboss.io/api/workers: large batches, fetched without a pause while they are full, by several workers. NOTIFY
+// wakes an idle worker before its poll interval ends, which is at least half a second.
+const THROUGHPUT = {
   batchSize: 500,
   burstWhenBatchFull: true,
   localConcurrency: 4,
   pollingIntervalSeconds: 0.5,
   notifyPollingIntervalSeconds: 0.5,
 };
-const SOONEST = { ...FASTEST, batchSize: 10 };
+const LOW_LATENCY = { ...THROUGHPUT, batchSize: 10 };
 
 async function boss(options) {
   const boss = new PgBoss({ connectionString: args.database, ...options });
@@ -22,7 +22,7 @@ async function boss(options) {
   return boss;
 }
 
-// A client is not there to maintain, and a worker of a short run need not.
+// Producers and short runs need no maintenance.
 const QUIET = args.best ? { supervise: false, schedule: false } : {};
 
 await run({
@@ -35,15 +35,15 @@ await run({
   async client() {
     const client = await boss({ ...QUIET, max: Math.max(args.clients, 2) });
     return {
-      one: (data) => client.send(QUEUE, data),
-      many: (all) => client.insert(QUEUE, all.map((data) => ({ data }))),
+      enqueueOne: (data) => client.send(QUEUE, data),
+      enqueueBatch: (all) => client.insert(QUEUE, all.map((data) => ({ data }))),
     };
   },
-  async work(saw) {
-    const settings = args.soonest ? SOONEST : args.best ? FASTEST : {};
+  async work(record) {
+    const settings = args.lowLatency ? LOW_LATENCY : args.best ? THROUGHPUT : {};
     const worker = await boss({ ...QUIET, ...(args.best && { useListenNotify: true }) });
     await worker.work(QUEUE, settings, async (jobs) => {
-      for (const job of jobs) saw(job.data);
+      for (const job of jobs) record(job.data);
     });
   },
 });

@@ -12,39 +12,39 @@ import procrastinate
 
 UNFINISHED = "select exists (select from procrastinate_jobs where status in ('todo', 'doing'))"
 WARM_UP = 1.0
-# How much later than planned a call may be before it is counted from when it should have been.
-LATE = 0.002
+# A call that is later than this counts from its due time.
+LATE_THRESHOLD = 0.002
 REPORT_EVERY = 0.02
 PAD = "x" * 168
 
-# https://procrastinate.readthedocs.io/en/stable/howto/production/concurrency.html: asynchronous tasks, many at a time,
-# with as many connections; finished jobs are kept, as they are by the others that keep them.
+# https://procrastinate.readthedocs.io/en/stable/howto/production/concurrency.html: concurrent asynchronous tasks with as
+# many connections. Finished jobs are kept.
 CONCURRENCY = 30
 
 
-def say(**line):
+def print_line(**line):
     print(json.dumps(line), flush=True)
 
 
 def payload(late=0.0):
-    """200 bytes of JSON: when the call was made, and filling."""
+    """200 bytes of JSON: the due time of the enqueue, and padding."""
     return {"at": time.time_ns() // 1000 - round(late * 1e6), "pad": PAD}
 
 
-class Seen:
-    """What the handler has seen."""
+class HandlerCalls:
+    """Records the handler calls of the worker."""
 
     def __init__(self):
         self.first = 0
         self.times = []
 
-    def saw(self, at):
+    def record(self, at):
         now = time.time_ns() // 1000
         self.first = self.first or now
         self.times.append((at, now))
 
 
-def app(options, connections, seen):
+def app(options, connections, handler_calls):
     connector = procrastinate.PsycopgConnector(
         conninfo=options.database, min_size=connections, max_size=connections
     )
@@ -52,7 +52,7 @@ def app(options, connections, seen):
 
     @made.task(name="peer")
     async def peer(at, pad):
-        seen.saw(at)
+        handler_calls.record(at)
 
     return made, peer
 
@@ -61,14 +61,14 @@ async def prepare(options):
     made, _ = app(options, 2, None)
     async with made.open_async():
         await made.schema_manager.apply_schema_async()
-    say(unfinished=UNFINISHED)
+    print_line(unfinished=UNFINISHED)
 
 
 async def enqueue(options):
     made, task = app(options, max(options.clients, 2), None)
     async with made.open_async():
         if options.rate:
-            return await paced(task, options)
+            return await enqueue_at_rate(task, options)
         begin = time.monotonic() + WARM_UP
         end = begin + options.seconds
 
@@ -82,22 +82,25 @@ async def enqueue(options):
                 count += now >= begin
 
         counts = await asyncio.gather(*(one() for _ in range(options.clients)))
-        say(per_second=sum(counts) / options.seconds, count=sum(counts))
+        print_line(per_second=sum(counts) / options.seconds, count=sum(counts))
 
 
-async def paced(task, options):
-    """One client at a fixed rate per second. A call that a slow one delayed counts from when it was due. Says of each call when it was due and when it had committed."""
+async def enqueue_at_rate(task, options):
+    """Enqueues from one client at a fixed rate per second, and prints for each call its due time and its commit time.
+
+    A call that a slow one delayed counts from its due time.
+    """
     begin = time.monotonic()
     count = 0
     calls = []
     while (due := count / options.rate) < options.seconds:
         await asyncio.sleep(max(begin + due - time.monotonic(), 0))
         late = time.monotonic() - begin - due
-        one = payload(late if late > LATE else 0.0)
+        one = payload(late if late > LATE_THRESHOLD else 0.0)
         await task.defer_async(**one)
         calls.append((one["at"], time.time_ns() // 1000))
         count += 1
-    say(per_second=count / (time.monotonic() - begin), count=count, calls=calls)
+    print_line(per_second=count / (time.monotonic() - begin), count=count, calls=calls)
 
 
 async def batch(options):
@@ -114,30 +117,30 @@ async def batch(options):
                 await task.batch_defer_async(*(payload() for _ in range(size)))
 
         await asyncio.gather(*(many() for _ in range(options.clients)))
-        say(per_second=options.count / (time.monotonic() - begin), count=options.count)
+        print_line(per_second=options.count / (time.monotonic() - begin), count=options.count)
 
 
 async def work(options):
-    seen = Seen()
-    # Where each job comes alone, others who look for it are in its way.
+    handler_calls = HandlerCalls()
+    # With single jobs, concurrent workers only compete for each.
     best = options.settings == "best" and options.aim == "throughput"
-    made, _ = app(options, CONCURRENCY + 2 if best else 4, seen)
+    made, _ = app(options, CONCURRENCY + 2 if best else 4, handler_calls)
     settings = {"concurrency": CONCURRENCY} if best else {}
     async with made.open_async():
         running = asyncio.create_task(made.run_worker_async(install_signal_handlers=False, **settings))
         ended = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-        say(ready=True)
+        print_line(ready=True)
         reported = 0
         while not ended.done():
             await asyncio.sleep(REPORT_EVERY)
             if running.done():
                 running.result()
                 return
-            if len(seen.times) != reported:
-                reported = len(seen.times)
-                say(first=seen.first, handled=reported)
-        say(handled=len(seen.times), seen=seen.times)
-        # What it would still like to put in order is not ours to wait for.
+            if len(handler_calls.times) != reported:
+                reported = len(handler_calls.times)
+                print_line(first=handler_calls.first, handled=reported)
+        print_line(handled=len(handler_calls.times), handler_calls=handler_calls.times)
+        # Do not wait for the worker's own shutdown.
         os._exit(0)
 
 

@@ -1,1 +1,1 @@
-"""What bench/peers/run is made of: see ../README.md."""
+"""The modules of bench/peers/run: see ../README.md."""

@@ -1,4 +1,4 @@
-"""A private PostgreSQL that keeps what it commits: started for one run, gone after it."""
+"""A private, durable PostgreSQL server for one run."""
 
 import os
 import pwd
@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-# Everything else is as initdb leaves it: fsync and synchronous_commit are on, autovacuum too.
+# Everything else is an initdb default: fsync, synchronous_commit and autovacuum are on.
 SETTINGS = {
     "listen_addresses": "''",
     "max_connections": "300",
@@ -23,7 +23,7 @@ class Cluster:
 
     def __init__(self, bindir):
         self.bindir = Path(bindir)
-        # Short: the path of a socket has a limit.
+        # A short path, because the length of a socket's path is limited.
         self.folder = Path(tempfile.mkdtemp(prefix="peers-", dir="/tmp"))
 
     def __enter__(self):
@@ -68,11 +68,11 @@ class Cluster:
             raise SystemExit(f"{program} failed: {done.stdout or (self.folder / 'log').read_text()}")
 
     def url(self, database):
-        """For everybody alike by the socket: no driver pays for the delays of TCP, or for a forgotten TCP_NODELAY."""
+        """A URL with the Unix socket, so that TCP delays and a missing TCP_NODELAY affect no driver."""
         return f"postgresql:///{database}?host={self.folder}&user=postgres"
 
-    def ask(self, sql, database="postgres"):
-        """What the first column of the answer holds."""
+    def query(self, sql, database="postgres"):
+        """Runs a statement with psql, and returns its output."""
         done = subprocess.run(
             [self.bindir / "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-c", sql, self.url(database)],
             stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -81,11 +81,11 @@ class Cluster:
             raise SystemExit(f"{sql}: {done.stderr}")
         return done.stdout.strip()
 
-    def fresh(self, template, database="measured"):
+    def new_database(self, template, database="measured"):
         """A new database from the template, after a checkpoint, so that no run pays for earlier writes."""
-        self.ask(f"drop database if exists {database} with (force)")
-        self.ask(f"create database {database} template {template}")
-        self.ask("checkpoint")
+        self.query(f"drop database if exists {database} with (force)")
+        self.query(f"create database {database} template {template}")
+        self.query("checkpoint")
         return self.url(database)
 
     def session(self, database="measured"):
@@ -93,7 +93,7 @@ class Cluster:
 
 
 class Session:
-    """One open psql, for a question that is asked often."""
+    """An open psql session, for a query that is repeated often."""
 
     def __init__(self, bindir, url):
         self.psql = subprocess.Popen(
@@ -101,7 +101,7 @@ class Session:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
         )
 
-    def ask(self, sql):
+    def query(self, sql):
         self.psql.stdin.write(f"{sql};\n")
         self.psql.stdin.flush()
         return self.psql.stdout.readline().strip()

@@ -1,4 +1,4 @@
-"""Gets what is missing, from npm, PyPI and crates.io, each by its lock file. Nothing is put beside the sources."""
+"""Installs the peers from npm, PyPI and crates.io by their lock files. It writes nothing into the source tree."""
 
 import hashlib
 import os
@@ -21,7 +21,7 @@ class Tools:
 
 
 def install(here, target):
-    """Installs the peers below the target folder, where that has not been done for these very files."""
+    """Installs the peers below the target folder, unless that was done for the same lock files."""
     target.mkdir(parents=True, exist_ok=True)
     tools = Tools(here, target / "cargo/release", target / "npm", None, target / "venv")
     _npm(here / "node", tools.npm)
@@ -32,7 +32,7 @@ def install(here, target):
 
 
 def build_symphony(root, target):
-    """The program that people would run: a release build."""
+    """Makes a release build of symphony, and returns its path."""
     _call("cargo", "build", "--release", "--locked", "-p", "symphony", "--target-dir", target, cwd=root)
     return target / "release/symphony"
 
@@ -44,24 +44,24 @@ def _npm(sources, folder):
         folder.mkdir(parents=True)
         for lock in locks:
             shutil.copy(lock, folder)
-        # The system's Node may be older than the peers ask for: it installs, it does not run them.
+        # The system's Node only runs npm, so it may be older than the peers require.
         _call("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", cwd=folder)
 
     _once(folder, locks, fetch)
-    # They find their libraries by where they are.
+    # Node resolves modules relative to the driver's path.
     for driver in sources.glob("*.mjs"):
         shutil.copy(driver, folder)
 
 
 def _node(npm):
-    """The pinned one, or where there is none for this machine, the system's."""
+    """The pinned Node, or the system's if there is no pinned one for this platform."""
     for pinned in npm.glob("node_modules/node-*/bin/node"):
         return pinned
     found = shutil.which("node")
     version = subprocess.run([found or "false", "--version"], capture_output=True, text=True).stdout
     numbers = tuple(int(part) for part in version.strip().lstrip("v").split(".")[:2] if part)
     if numbers < NODE_AT_LEAST:
-        raise SystemExit(f"the peers need Node {NODE_AT_LEAST[0]}.{NODE_AT_LEAST[1]} or newer: install it")
+        raise SystemExit(f"the peers need Node {NODE_AT_LEAST[0]}.{NODE_AT_LEAST[1]} or newer; install it and try again")
     return Path(found)
 
 
@@ -74,7 +74,7 @@ def _python(here, venv):
 
 
 def _once(folder, locks, fetch):
-    """Fetches anew when a lock file has changed."""
+    """Fetches again only if a lock file has changed."""
     wanted = hashlib.sha256(b"".join(lock.read_bytes() for lock in locks)).hexdigest()
     mark = folder / ".fetched"
     if mark.exists() and mark.read_text() == wanted:
@@ -89,4 +89,4 @@ def _call(program, *arguments, cwd=None):
     env = {name: value for name, value in os.environ.items() if name != "CARGO_TARGET_DIR"}
     done = subprocess.run([str(program), *map(str, arguments)], cwd=cwd, env=env, stdout=sys.stderr)
     if done.returncode != 0:
-        raise SystemExit(f"{program} failed: what it said is above")
+        raise SystemExit(f"{program} failed: see its output above")

@@ -1,16 +1,16 @@
-"""How long it took until a handler was called. Knows no queue."""
+"""Latency percentiles, from the enqueue to the handler. Independent of any queue."""
 
-# So many calls at the beginning, but no more than a quarter of all, are for warming up.
-WARMING_UP = 100
+# The first calls are a warm-up and are left out, but at most a quarter of all calls.
+WARM_UP_CALLS = 100
 
 
-def percentiles(calls, seen):
-    """Of calls [due, committed] and handlers [due, called], all in microseconds: from the call, and from its commit.
+def percentiles(calls, handler_calls):
+    """Latency from the call and from its commit, of calls [due, committed] and handler calls [due, called] in microseconds.
 
-    A handler may be called before the producer has received the commit: that counts as a microsecond.
+    A handler may be called before the producer has received the commit: that counts as one microsecond.
     """
-    called = dict(map(tuple, seen))
-    kept = [call for call in calls[min(WARMING_UP, len(calls) // 4) :] if call[0] in called]
+    called = dict(map(tuple, handler_calls))
+    kept = [call for call in calls[min(WARM_UP_CALLS, len(calls) // 4) :] if call[0] in called]
     from_call = sorted(called[due] - due for due, _ in kept)
     from_commit = sorted(max(called[due] - committed, 1) for due, committed in kept)
     return {
@@ -20,6 +20,6 @@ def percentiles(calls, seen):
 
 
 def quantile(ordered, percent):
-    """The value below which so many percent lie, by the nearest rank, in milliseconds."""
+    """The percentile by the nearest rank, in milliseconds."""
     rank = max(-(-len(ordered) * percent // 100), 1)
     return ordered[rank - 1] / 1000 if ordered else None

@@ -1,4 +1,4 @@
-"""What was measured as a picture: a panel of bars for each scenario, from the least to the most of the rounds. Knows no queue."""
+"""An SVG bar chart: a panel for each scenario, with the median and the min–max spread of the rounds. Independent of any queue."""
 
 from html import escape
 from statistics import median
@@ -24,38 +24,38 @@ STYLE = """
 """
 
 
-def picture(report):
-    """All of it as one SVG."""
+def svg(report):
+    """The whole chart as SVG."""
     parts, top = [], 0
     for scenario, title in TITLES.items():
         for key, name in keys(scenario).items():
             bars = [(one.name, list(report.values(scenario, one.name, key=key).values())) for one in report.contestants]
             bars = [(name, values) for name, values in bars if values]
             if bars:
-                heading = title if key in RATES else f"{name}, milliseconds: less is better".capitalize()
+                heading = title if key in RATES else f"{name}, milliseconds: lower is better".capitalize()
                 panel, height = _panel(heading, bars, key, top)
                 parts.append(panel)
                 top += height
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" role="img" aria-label="Symphony beside its peers">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" role="img" aria-label="Symphony compared with its peers">'
         f"<style>{STYLE}</style>\n" + "\n".join(parts) + "\n</svg>\n"
     )
 
 
 def _panel(title, bars, key, top):
-    room = WIDTH - LABEL - FIGURE
-    most = max(max(values) for _, values in bars)
+    bar_width = WIDTH - LABEL - FIGURE
+    largest = max(max(values) for _, values in bars)
     lines = [f'<text class="title" x="0" y="{top + 28}">{escape(title)}</text>']
     y = top + HEAD
     for name, values in sorted(bars, key=lambda bar: median(bar[1]), reverse=not key.endswith("_ms")):
-        place = lambda value: LABEL + room * value / most
-        middle, end = y + BAR / 2, place(median(values))
+        position = lambda value: LABEL + bar_width * value / largest
+        middle, end = y + BAR / 2, position(median(values))
         kind = "own" if name == SYMPHONY else "bar"
         figure = f"{median(values):.2f} ms" if key.endswith("_ms") else f"{median(values):,.0f}"
         lines.append(f'<text x="{LABEL - 10}" y="{middle + 4.5}" text-anchor="end">{escape(name)}</text>')
         lines.append(f'<rect class="{kind}" x="{LABEL}" y="{y}" width="{end - LABEL:.1f}" height="{BAR}"/>')
         if len(values) > 1:
-            lines.append(f'<line class="spread" x1="{place(min(values)):.1f}" x2="{place(max(values)):.1f}" y1="{middle}" y2="{middle}"/>')
-        lines.append(f'<text x="{place(max(values)) + 8:.1f}" y="{middle + 4.5}">{figure}</text>')
+            lines.append(f'<line class="spread" x1="{position(min(values)):.1f}" x2="{position(max(values)):.1f}" y1="{middle}" y2="{middle}"/>')
+        lines.append(f'<text x="{position(max(values)) + 8:.1f}" y="{middle + 4.5}">{figure}</text>')
         y += BAR + GAP
     return "\n".join(lines), y - top + GAP

@@ -1,18 +1,18 @@
-"""What was measured, as tables and as a judgement. Knows no queue."""
+"""The report: tables of the measurements, and the goals. Independent of any queue."""
 
 from statistics import median
 
 from .contestants import RAW, SYMPHONY
 
 TITLES = {
-    "enqueue-8": "Single enqueue, 8 clients, jobs a second",
-    "enqueue-32": "Single enqueue, 32 clients, jobs a second",
-    "batch": "Batch enqueue, jobs a second",
-    "drain": "Drain, jobs a second",
-    "latency": "Until the handler is called, at 100 a second, milliseconds",
+    "enqueue-8": "Single enqueue, 8 clients, jobs per second",
+    "enqueue-32": "Single enqueue, 32 clients, jobs per second",
+    "batch": "Batch enqueue, jobs per second",
+    "drain": "Drain, jobs per second",
+    "latency": "Latency until the handler is called, at 100 jobs per second, milliseconds",
 }
 
-# What of a scenario is looked at, with a name where there is more than one.
+# The figures of a scenario, with their column titles.
 RATES = {"per_second": "median"}
 TIMES = {
     "commit_p50_ms": "commit to handler, p50", "commit_p99_ms": "commit to handler, p99",
@@ -24,7 +24,7 @@ def keys(scenario):
     return TIMES if scenario == "latency" else RATES
 
 
-# What the peers that drain are compared by; pgmq has no worker of its own, and is asked for separately.
+# pgmq has no worker, so it has its own goals and is never the best peer.
 PGMQ = "pgmq"
 
 
@@ -35,7 +35,7 @@ class Report:
         self.rounds = sorted({one["round"] for one in measured})
 
     def values(self, scenario, name, settings="best", key="per_second"):
-        """One value a round: where 1 and 2 worker processes were tried, the better."""
+        """One value per round: the better of 1 and 2 processes, if both were measured."""
         found = {}
         for one in self.measured:
             if (one["scenario"], one["contestant"], one["settings"]) == (scenario, name, settings) and one.get(key):
@@ -43,12 +43,12 @@ class Report:
         better = min if key.endswith("_ms") else max
         return {number: better(values) for number, values in found.items()}
 
-    def best_peer(self, scenario, key="per_second", wakes=False, but=(PGMQ,)):
-        """The best of the peers in each round, with its name."""
+    def best_peer(self, scenario, key="per_second", notifies=False, but=(PGMQ,)):
+        """The best peer of each round, with its name."""
         better = min if key.endswith("_ms") else max
         best = {}
         for peer in self.contestants:
-            if peer.name in (SYMPHONY, RAW, *but) or not peer.judged or (wakes and not peer.wakes):
+            if peer.name in (SYMPHONY, RAW, *but) or not peer.counts_for_goals or (notifies and not peer.notifies):
                 continue
             for number, value in self.values(scenario, peer.name, key=key).items():
                 best[number] = better(best.get(number, (value, peer.name)), (value, peer.name))
@@ -83,17 +83,17 @@ class Report:
         return "\n".join([*lines, ""])
 
     def _label(self, scenario, contestant, settings):
-        cut = any(
-            one.get("cut") for one in self.measured
+        timed_out = any(
+            one.get("timed_out") for one in self.measured
             if (one["scenario"], one["contestant"], one["settings"]) == (scenario, contestant.name, settings)
         )
         label = contestant.name if settings == "best" else f"{contestant.name}, defaults"
-        return f"{label} (not to the end)" if cut else label
+        return f"{label} (timed out)" if timed_out else label
 
     # ---- goals
 
     def goals(self):
-        """Each goal with the ratios of the rounds; none where something was left out."""
+        """Each goal: its name, our values, the values to compare with, and the bound of the ratio."""
         ours = lambda scenario, key="per_second": self.values(scenario, SYMPHONY, key=key)
         raw = self.values("enqueue-8", RAW)
         peer = self.best_peer
@@ -103,29 +103,29 @@ class Report:
         return [
             ("drain ÷ best peer", ours("drain"), peer("drain"), "≥", 1.2),
             ("drain ÷ pgmq's read and archive", ours("drain"), pgmq("drain"), "≥", 0.8),
-            ("single enqueue, 8 clients ÷ best peer that wakes", ours("enqueue-8"), peer("enqueue-8", wakes=True), "≥", 3.0),
-            ("single enqueue, 32 clients ÷ best peer that wakes", ours("enqueue-32"), peer("enqueue-32", wakes=True), "≥", 3.0),
+            ("single enqueue, 8 clients ÷ best peer that notifies", ours("enqueue-8"), peer("enqueue-8", notifies=True), "≥", 3.0),
+            ("single enqueue, 32 clients ÷ best peer that notifies", ours("enqueue-32"), peer("enqueue-32", notifies=True), "≥", 3.0),
             ("single enqueue, 8 clients ÷ raw INSERT, 8 clients", ours("enqueue-8"), raw, "≥", 0.5),
             ("single enqueue, 32 clients ÷ raw INSERT, 8 clients", ours("enqueue-32"), raw, "≥", 0.5),
-            ("batch enqueue ÷ best peer that wakes", ours("batch"), peer("batch", wakes=True), "≥", 1.5),
+            ("batch enqueue ÷ best peer that notifies", ours("batch"), peer("batch", notifies=True), "≥", 1.5),
             *((f"{name} ÷ best peer", ours("latency", key), peer("latency", key=key), "≤", 1.0) for key, name in TIMES.items()),
             *((f"{name} ÷ pgmq with LISTEN", ours("latency", key), pgmq("latency", key), "≤", 1.0) for key, name in TIMES.items()),
         ]
 
-    def judgement(self):
-        lines = ["### Goals", "", "| goal | asked | median | min–max | | against |", "|" + " --- |" * 6]
+    def goal_table(self):
+        lines = ["### Goals", "", "| ratio | goal | median | min–max | | compared with |", "|" + " --- |" * 6]
         missed = 0
-        for name, ours, theirs, sign, asked in self.goals():
+        for name, ours, theirs, sign, bound in self.goals():
             ratios = [ours[number] / theirs[number][0] for number in ours if number in theirs]
             if not ratios:
-                lines.append(f"| {name} | {sign} {asked} | | | not measured | |")
+                lines.append(f"| {name} | {sign} {bound} | | | not measured | |")
                 continue
             middle = median(ratios)
-            held = middle >= asked if sign == "≥" else middle <= asked
-            missed += not held
-            against = ", ".join(sorted({who for _, who in theirs.values()}))
+            met = middle >= bound if sign == "≥" else middle <= bound
+            missed += not met
+            compared = ", ".join(sorted({name for _, name in theirs.values()}))
             spread = f"{min(ratios):.2f}–{max(ratios):.2f}"
-            lines.append(f"| {name} | {sign} {asked} | {middle:.2f} | {spread} | {'PASS' if held else 'MISS'} | {against} |")
+            lines.append(f"| {name} | {sign} {bound} | {middle:.2f} | {spread} | {'PASS' if met else 'MISS'} | {compared} |")
         return "\n".join([*lines, ""]), missed
 
 

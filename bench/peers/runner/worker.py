@@ -1,4 +1,4 @@
-"""A worker process of a peer, and what it has said so far."""
+"""A worker process of a peer, and the last line that it printed."""
 
 import json
 import subprocess
@@ -6,8 +6,8 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-START = 60
-END = 20
+START_TIMEOUT = 60
+END_TIMEOUT = 20
 
 
 class Worker:
@@ -24,31 +24,31 @@ class Worker:
 
     def _read(self):
         for line in self.process.stdout:
-            said = json.loads(line)
-            if "ready" in said:
+            status = json.loads(line)
+            if "ready" in status:
                 self.ready.set()
-            self.first = said.get("first") or self.first
-            self.handled = said.get("handled", self.handled)
-            self.summary = said
+            self.first = status.get("first") or self.first
+            self.handled = status.get("handled", self.handled)
+            self.summary = status
 
     def wait_until_ready(self):
-        if not self.ready.wait(START):
+        if not self.ready.wait(START_TIMEOUT):
             self.kill()
-            raise SystemExit(f"{self.process.args[0]}: no worker within {START} s")
+            raise SystemExit(f"{self.process.args[0]}: the worker was not ready within {START_TIMEOUT} s")
 
     def check(self):
-        """A worker that ended by itself has failed."""
+        """Fails if the worker has exited."""
         if self.process.poll() is not None:
             raise SystemExit(f"{self.process.args}: the worker ended ({self.process.returncode})")
 
     def end(self):
-        """Closes its input, which ends it, and returns its last words."""
+        """Closes its stdin, which ends it, and returns its last line."""
         self.process.stdin.close()
         try:
-            self.process.wait(timeout=END)
+            self.process.wait(timeout=END_TIMEOUT)
         except subprocess.TimeoutExpired:
             self.kill()
-        self.reader.join(timeout=END)
+        self.reader.join(timeout=END_TIMEOUT)
         return self.summary
 
     def kill(self):
@@ -66,15 +66,18 @@ def run(command, seconds=None):
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def together(commands):
-    """Runs several at once, and returns what they did in all."""
+def run_concurrently(commands):
+    """Runs several drivers at the same time, and returns the sum of their results."""
     with ThreadPoolExecutor() as pool:
-        said = list(pool.map(run, commands))
-    return {"per_second": sum(one["per_second"] for one in said), "count": sum(one["count"] for one in said)}
+        replies = list(pool.map(run, commands))
+    return {
+        "per_second": sum(reply["per_second"] for reply in replies),
+        "count": sum(reply["count"] for reply in replies),
+    }
 
 
-def until(condition, seconds, every=0.005):
-    """Waits until the condition holds, or so many seconds; says which."""
+def wait_until(condition, seconds, every=0.005):
+    """Polls until the condition holds. Returns False on a timeout."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

@@ -6,7 +6,7 @@ use awa::{
     Client, InsertOpts, InsertParams, JobArgs, JobResult, QueueConfig, QueueStorage, QueueStorageConfig,
     insert_with, migrations, model::insert, worker::TransitionWorkerRole,
 };
-use kit::{Args, Payload, Peer, Result, Seen};
+use kit::{Args, HandlerCalls, Payload, Peer, Result};
 use serde::{Deserialize, Serialize};
 use sqlx::{PgPool, postgres::PgPoolOptions};
 
@@ -20,11 +20,11 @@ const SNAPSHOTS: Duration = Duration::from_secs(300);
 const QUEUE_ROTATES: Duration = Duration::from_secs(1);
 const LEASES_ROTATE: Duration = Duration::from_millis(50);
 
-/// Strict order is given up for more producers at a time; 8 was fastest where awa measured it (its ADR 25).
+/// Shards trade strict order for concurrent producers; 8 was fastest in awa's own measurements (its ADR 25).
 const SHARDS: usize = 8;
 const SHARDED: &str = "insert into awa.queue_meta (queue, enqueue_shards) values ('peer', 8)";
 
-/// The payload, as a type of awa's.
+/// The payload as awa job arguments.
 #[derive(Deserialize, JobArgs, Serialize)]
 struct Work {
     at: i64,
@@ -42,7 +42,7 @@ struct Awa;
 impl Peer for Awa {
     type Client = Inserter;
 
-    // The view awa.jobs would say it too, after seconds: these are the counts by which awa itself says how many have ended.
+    // The view awa.jobs takes seconds. These are the counters that awa itself uses for the number of ended jobs.
     const UNFINISHED: &'static str = "
         select coalesce((select sum(live_terminal_count) from awa.queue_terminal_live_counts), 0)
              + coalesce((select sum(terminal_delta) from awa.queue_terminal_count_deltas), 0)
@@ -58,8 +58,8 @@ impl Peer for Awa {
         if args.best() {
             sqlx::query(SHARDED).execute(&pool).await?;
         }
-        // The first job of a shard makes its sequences, and two who do so at once fail: one job each, in turn. They are the 8 more in what is
-        // counted above.
+        // The first job of a shard creates its sequences, which fails if two producers do so at once. So enqueue one
+        // job per shard in turn. UNFINISHED adds these 8 jobs.
         for _ in 0..SHARDS {
             let first = insert::params_with(&Work::from(Payload::now()), options())?;
             storage.enqueue_params_batch(&pool, &[first]).await?;
@@ -74,7 +74,7 @@ impl Peer for Awa {
             .collect()
     }
 
-    async fn work(args: &Args, seen: Seen) -> Result<Box<dyn Send>> {
+    async fn work(args: &Args, calls: HandlerCalls) -> Result<Box<dyn Send>> {
         let pool = pool(args, if args.best() { CONNECTIONS } else { 10 }).await?;
         let queue = if args.best() {
             QueueConfig { max_workers: WORKERS, poll_interval: POLL, ..QueueConfig::default() }
@@ -86,7 +86,7 @@ impl Peer for Awa {
             .queue_storage(QueueStorageConfig::default(), QUEUE_ROTATES, LEASES_ROTATE)
             .transition_role(TransitionWorkerRole::QueueStorageTarget)
             .register::<Work, _, _>(move |Work { at, pad }, _| {
-                seen.saw(&Payload { at, pad });
+                calls.record(&Payload { at, pad });
                 async { Ok(JobResult::Completed) }
             });
         if args.best() {
@@ -105,12 +105,12 @@ struct Inserter {
 }
 
 impl kit::Client for Inserter {
-    async fn one(&mut self, payload: Payload) -> Result<()> {
+    async fn enqueue_one(&mut self, payload: Payload) -> Result<()> {
         insert_with(&self.pool, &Work::from(payload), options()).await?;
         Ok(())
     }
 
-    async fn many(&mut self, payloads: Vec<Payload>) -> Result<()> {
+    async fn enqueue_batch(&mut self, payloads: Vec<Payload>) -> Result<()> {
         let jobs = payloads
             .into_iter()
             .map(|payload| Ok(insert::params_with(&Work::from(payload), options())?))

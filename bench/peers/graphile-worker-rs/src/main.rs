@@ -6,7 +6,7 @@ use graphile_worker::{
     IntoTaskHandlerResult, JobSpec, LocalQueueConfig, RawJobSpec, TaskHandler, WorkerContext, WorkerOptions,
     WorkerUtils,
 };
-use kit::{Args, Payload, Peer, Result, Seen};
+use kit::{Args, HandlerCalls, Payload, Peer, Result};
 use serde::{Deserialize, Serialize};
 use sqlx::{PgPool, postgres::PgPoolOptions};
 
@@ -20,8 +20,8 @@ const LOCAL_QUEUE: usize = 5000;
 const COMPLETE_DELAY: Duration = Duration::from_millis(5);
 const POLL: Duration = Duration::from_millis(5);
 
-/// Where a job goes by itself as soon as it is there, nothing is to be gained by holding it back.
-const SOONEST_CONCURRENCY: usize = 24;
+/// Without local queue and batches, which would only delay single jobs.
+const LOW_LATENCY_CONCURRENCY: usize = 24;
 
 #[derive(Deserialize, Serialize)]
 #[serde(transparent)]
@@ -31,8 +31,8 @@ impl TaskHandler for Work {
     const IDENTIFIER: &'static str = TASK;
 
     async fn run(self, context: WorkerContext) -> impl IntoTaskHandlerResult {
-        if let Some(seen) = context.get_ext::<Seen>() {
-            seen.saw(&self.0);
+        if let Some(calls) = context.get_ext::<HandlerCalls>() {
+            calls.record(&self.0);
         }
         Ok::<(), String>(())
     }
@@ -55,10 +55,10 @@ impl Peer for GraphileWorker {
         Ok((0..args.clients).map(|_| Adder(WorkerUtils::new(pool.clone(), SCHEMA))).collect())
     }
 
-    async fn work(args: &Args, seen: Seen) -> Result<Box<dyn Send>> {
-        let mut options = WorkerOptions::default().schema(SCHEMA).define_job::<Work>().add_extension(seen);
-        options = if args.soonest() {
-            options.pg_pool(pool(args, CONNECTIONS).await?).concurrency(SOONEST_CONCURRENCY)
+    async fn work(args: &Args, calls: HandlerCalls) -> Result<Box<dyn Send>> {
+        let mut options = WorkerOptions::default().schema(SCHEMA).define_job::<Work>().add_extension(calls);
+        options = if args.low_latency() {
+            options.pg_pool(pool(args, CONNECTIONS).await?).concurrency(LOW_LATENCY_CONCURRENCY)
         } else if args.best() {
             options
                 .pg_pool(pool(args, CONNECTIONS).await?)
@@ -83,12 +83,12 @@ impl Peer for GraphileWorker {
 struct Adder(WorkerUtils);
 
 impl kit::Client for Adder {
-    async fn one(&mut self, payload: Payload) -> Result<()> {
+    async fn enqueue_one(&mut self, payload: Payload) -> Result<()> {
         self.0.add_raw_job(TASK, payload, JobSpec::default()).await?;
         Ok(())
     }
 
-    async fn many(&mut self, payloads: Vec<Payload>) -> Result<()> {
+    async fn enqueue_batch(&mut self, payloads: Vec<Payload>) -> Result<()> {
         let jobs = payloads
             .into_iter()
             .map(|payload| {

@@ -4,53 +4,53 @@ use std::time::Duration;
 
 use crate::Result;
 
-/// Which of its settings a peer runs with.
+/// The settings that a peer runs with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Settings {
-    /// As its documents say that it is fastest.
+    /// The fastest settings according to its documentation.
     Best,
-    /// As it comes.
+    /// Its defaults.
     Default,
 }
 
-/// What the best settings are best for.
+/// What the best settings optimise.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Aim {
-    /// Many jobs a second.
+    /// Jobs per second.
     Throughput,
-    /// A job soon after it was enqueued.
+    /// The time from the enqueue to the handler.
     Latency,
 }
 
-/// What the runner asks for.
+/// The arguments of a driver.
 #[derive(Clone, Debug)]
 pub struct Args {
-    /// What to do: see `run`.
+    /// The command: see `run`.
     pub verb: String,
-    /// Where the peer's own database is.
+    /// The URL of the peer's database.
     pub database: String,
-    /// Which settings.
+    /// Best settings or defaults.
     pub settings: Settings,
-    /// What those are best for.
+    /// What the best settings optimise.
     pub aim: Aim,
-    /// How many enqueue at the same time.
+    /// The number of concurrent producers.
     pub clients: usize,
-    /// How many jobs a batch run enqueues.
+    /// The number of jobs of a batch run.
     pub count: usize,
-    /// How many of them in one transaction.
+    /// Jobs per transaction in a batch run.
     pub batch: usize,
     /// How long single jobs are enqueued.
     pub duration: Duration,
-    /// How many a second, where the pace is given.
+    /// Jobs per second, if the rate is fixed.
     pub rate: Option<f64>,
 }
 
 impl Args {
-    /// Reads the command line; every option has a value.
+    /// Parses the command line; every option has a value.
     pub fn parse() -> Result<Self> {
         let mut words = std::env::args().skip(1);
         let mut args = Self {
-            verb: words.next().ok_or("which verb?")?,
+            verb: words.next().ok_or("missing verb: prepare, enqueue, batch or work")?,
             database: String::new(),
             settings: Settings::Best,
             aim: Aim::Throughput,
@@ -71,7 +71,7 @@ impl Args {
                 "--batch" => args.batch = value.parse()?,
                 "--for" => args.duration = Duration::from_secs_f64(value.parse()?),
                 "--rate" => args.rate = Some(value.parse()?),
-                _ => return Err(format!("no option {option}").into()),
+                _ => return Err(format!("unknown option {option}").into()),
             }
         }
         Ok(args)
@@ -83,7 +83,7 @@ impl Args {
     }
 
     /// Whether these are the best settings, for latency.
-    pub fn soonest(&self) -> bool {
+    pub fn low_latency(&self) -> bool {
         self.best() && self.aim == Aim::Latency
     }
 }

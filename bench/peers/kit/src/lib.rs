@@ -1,51 +1,51 @@
-//! What the drivers of the Rust peers have in common: the arguments, the pace, and the lines they print.
+//! Shared code of the drivers of the Rust peers: arguments, load generators and output.
 //!
-//! Knows no queue. A driver says how its peer is installed, how a job goes in and how a worker runs; this decides when,
-//! how many and what is reported. The protocol is in ../README.md.
+//! It is independent of any queue. A driver implements the installation, the enqueue and the worker of its peer; this
+//! crate generates the load and reports the results. The protocol is in ../README.md.
 
 mod args;
+mod handler_calls;
 mod load;
 mod payload;
-mod seen;
 
 use std::{error::Error, future::Future};
 
 pub use args::{Aim, Args, Settings};
+pub use handler_calls::HandlerCalls;
 pub use payload::Payload;
-pub use seen::Seen;
 
-/// Any error: a driver prints it and ends.
+/// Any error: a driver prints it and exits.
 pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// A peer, as the runner sees it.
+/// A job queue under test.
 pub trait Peer: Send + Sync + 'static {
-    /// What enqueues for one client.
+    /// A producer.
     type Client: Client;
 
-    /// A query that is true while there are jobs that are not done in the database; `:count` in it is how many were enqueued.
+    /// A query that is true while the database has unfinished jobs; `:count` in it is the number of jobs enqueued.
     const UNFINISHED: &'static str;
 
     /// Installs the peer into an empty database.
     fn prepare(args: &Args) -> impl Future<Output = Result<()>>;
 
-    /// One handle for each client, each able to work at the same time as the others.
+    /// One producer for each client; they enqueue concurrently.
     fn clients(args: &Args) -> impl Future<Output = Result<Vec<Self::Client>>> + Send;
 
-    /// Starts a worker whose handler does nothing but [`Seen::saw`]. Returns when it has started; what must be kept for it to
-    /// go on is in the value returned.
-    fn work(args: &Args, seen: Seen) -> impl Future<Output = Result<Box<dyn Send>>> + Send;
+    /// Starts a worker whose handler only calls [`HandlerCalls::record`]. Returns when it has started. The worker runs
+    /// until the returned value is dropped.
+    fn work(args: &Args, calls: HandlerCalls) -> impl Future<Output = Result<Box<dyn Send>>> + Send;
 }
 
-/// One of those who enqueue.
+/// A producer of one client.
 pub trait Client: Send + 'static {
-    /// One job in its own transaction.
-    fn one(&mut self, payload: Payload) -> impl Future<Output = Result<()>> + Send;
+    /// Enqueues one job in its own transaction.
+    fn enqueue_one(&mut self, payload: Payload) -> impl Future<Output = Result<()>> + Send;
 
-    /// Many jobs in one transaction, by the fastest way that the peer has for it.
-    fn many(&mut self, payloads: Vec<Payload>) -> impl Future<Output = Result<()>> + Send;
+    /// Enqueues many jobs in one transaction, by the peer's fastest method.
+    fn enqueue_batch(&mut self, payloads: Vec<Payload>) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// Does what the command line asks for.
+/// Runs the command of the command line.
 pub async fn run<P: Peer>() -> Result<()> {
     let args = Args::parse()?;
     match args.verb.as_str() {
@@ -56,14 +56,14 @@ pub async fn run<P: Peer>() -> Result<()> {
         "enqueue" => load::enqueue::<P>(&args).await?,
         "batch" => load::batch::<P>(&args).await?,
         "work" => {
-            let seen = Seen::default();
-            let running = P::work(&args, seen.clone()).await?;
-            seen.report_until_end_of_input().await?;
+            let calls = HandlerCalls::default();
+            let running = P::work(&args, calls.clone()).await?;
+            calls.report_until_end_of_input().await?;
             drop(running);
-            // What a peer would still like to put in order is not ours to wait for.
+            // Do not wait for the peer's own shutdown.
             std::process::exit(0);
         }
-        verb => return Err(format!("no verb {verb}: prepare, enqueue, batch or work").into()),
+        verb => return Err(format!("unknown verb {verb}: expected prepare, enqueue, batch or work").into()),
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Those who enqueue: as fast as they can, or at a pace.
+//! Load generators: unthrottled, or at a fixed rate.
 
 use std::time::{Duration, Instant};
 
@@ -7,17 +7,17 @@ use tokio::{task::JoinSet, time::sleep_until};
 
 use crate::{Args, Client, Payload, Peer, Result, payload::micros};
 
-/// How long everybody enqueues before it counts: connections are open then, statements prepared, pages in memory.
+/// How long the producers warm up before jobs count: connections, prepared statements, cached pages.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// How much later than planned a call may be before it is counted from when it should have been: timers tick in milliseconds.
-const LATE: Duration = Duration::from_millis(2);
+/// A call that is later than this counts from its due time. Timers have a resolution of milliseconds.
+const LATE_THRESHOLD: Duration = Duration::from_millis(2);
 
-/// Single jobs, each in a transaction of its own.
+/// Enqueues single jobs, each in its own transaction.
 pub(crate) async fn enqueue<P: Peer>(args: &Args) -> Result<()> {
     let mut clients = P::clients(args).await?;
     if let Some(rate) = args.rate {
         let client = clients.first_mut().ok_or("no client")?;
-        return paced(client, rate, args.duration).await;
+        return enqueue_at_rate(client, rate, args.duration).await;
     }
     let begin = Instant::now() + WARM_UP;
     let end = begin + args.duration;
@@ -26,7 +26,7 @@ pub(crate) async fn enqueue<P: Peer>(args: &Args) -> Result<()> {
         tasks.spawn(async move {
             let mut counted = 0_u64;
             loop {
-                client.one(Payload::now()).await?;
+                client.enqueue_one(Payload::now()).await?;
                 let now = Instant::now();
                 if now >= end {
                     return Result::Ok(counted);
@@ -43,8 +43,9 @@ pub(crate) async fn enqueue<P: Peer>(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// One client at a fixed rate per second. A call that a slow one delayed counts from when it was due. Says of each call when it was due and when it had committed.
-async fn paced(client: &mut impl Client, rate: f64, duration: Duration) -> Result<()> {
+/// Enqueues from one client at a fixed rate per second, and prints for each call its due time and its commit time. A
+/// call that a slow one delayed counts from its due time.
+async fn enqueue_at_rate(client: &mut impl Client, rate: f64, duration: Duration) -> Result<()> {
     let begin = Instant::now();
     let mut count = 0_u32;
     let mut calls = Vec::new();
@@ -55,9 +56,9 @@ async fn paced(client: &mut impl Client, rate: f64, duration: Duration) -> Resul
         }
         sleep_until((begin + due).into()).await;
         let late = (begin + due).elapsed();
-        let payload = Payload::due(if late > LATE { late } else { Duration::ZERO });
+        let payload = Payload::due(if late > LATE_THRESHOLD { late } else { Duration::ZERO });
         let at = payload.at;
-        client.one(payload).await?;
+        client.enqueue_one(payload).await?;
         calls.push((at, micros()));
         count += 1;
     }
@@ -66,7 +67,7 @@ async fn paced(client: &mut impl Client, rate: f64, duration: Duration) -> Resul
     Ok(())
 }
 
-/// Batches, by as many clients as asked for, until all jobs are in.
+/// Enqueues `--count` jobs in batches, from `--clients` producers.
 pub(crate) async fn batch<P: Peer>(args: &Args) -> Result<()> {
     let clients = P::clients(args).await?;
     let each = args.count.div_ceil(clients.len().max(1));
@@ -74,14 +75,14 @@ pub(crate) async fn batch<P: Peer>(args: &Args) -> Result<()> {
     let mut tasks = JoinSet::new();
     let mut left = args.count;
     for mut client in clients {
-        let mut mine = each.min(left);
-        left -= mine;
+        let mut remaining = each.min(left);
+        left -= remaining;
         let size = args.batch;
         tasks.spawn(async move {
-            while mine > 0 {
-                let now = size.min(mine);
-                client.many((0..now).map(|_| Payload::now()).collect()).await?;
-                mine -= now;
+            while remaining > 0 {
+                let now = size.min(remaining);
+                client.enqueue_batch((0..now).map(|_| Payload::now()).collect()).await?;
+                remaining -= now;
             }
             Result::Ok(())
         });

@@ -1,28 +1,28 @@
-//! What every job of every peer carries.
+//! The payload of every job of every peer.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-/// 200 bytes of JSON: when the call was made that enqueued it, and filling.
+/// 200 bytes of JSON: the due time of the enqueue, and padding.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Payload {
-    /// Microseconds since 1970, by the clock of the machine that all processes share.
+    /// When the enqueue was due, in microseconds since 1970. All processes share the clock of one machine.
     pub at: i64,
-    /// Makes it 200 bytes.
+    /// Padding to 200 bytes.
     pub pad: String,
 }
 
 impl Payload {
-    /// A payload of a call that begins now.
+    /// A payload that is enqueued now.
     pub fn now() -> Self {
         Self::due(Duration::ZERO)
     }
 
-    /// A payload of a call that begins now and should have begun so much earlier.
+    /// A payload that is enqueued now, and was due `late` ago.
     pub(crate) fn due(late: Duration) -> Self {
         let late = i64::try_from(late.as_micros()).unwrap_or(0);
-        // {"at":1763271418000000,"pad":"…"} has 32 bytes without its filling.
+        // {"at":1763271418000000,"pad":"…"} has 32 bytes without its padding.
         Self { at: micros() - late, pad: "x".repeat(168) }
     }
 }

@@ -1,10 +1,10 @@
 //! pgmq: bare reads and archives, through its SQL functions.
 //!
-//! There is no worker in pgmq: this is the loop that its README shows, with 500 messages at a time.
+//! pgmq has no worker: this is the loop of its README, with 500 messages per read.
 
 use std::time::Duration;
 
-use kit::{Args, Payload, Peer, Result, Seen};
+use kit::{Args, HandlerCalls, Payload, Peer, Result};
 use pgmq::PGMQueueExt;
 use sqlx::{
     PgPool,
@@ -13,12 +13,12 @@ use sqlx::{
 };
 
 const QUEUE: &str = "peer";
-/// How many are read at once: as the goal has it.
-const READ: i32 = 500;
-/// How long those who read may take, in seconds.
-const VISIBLE_AGAIN: i32 = 60;
-/// How often an empty queue is looked at, where nothing wakes the reader.
-const PAUSE: Duration = Duration::from_millis(5);
+/// Messages per read, as in the goal.
+const READ_BATCH: i32 = 500;
+/// The visibility timeout, in seconds.
+const VISIBILITY_TIMEOUT: i32 = 60;
+/// The poll interval of an empty queue, without notifications.
+const POLL: Duration = Duration::from_millis(5);
 
 struct Pgmq;
 
@@ -39,9 +39,9 @@ impl Peer for Pgmq {
         Ok((0..args.clients).map(|_| Sender(pool.clone())).collect())
     }
 
-    async fn work(args: &Args, seen: Seen) -> Result<Box<dyn Send>> {
+    async fn work(args: &Args, calls: HandlerCalls) -> Result<Box<dyn Send>> {
         let pool = pool(args, 2).await?;
-        let listener = if args.soonest() {
+        let listener = if args.low_latency() {
             sqlx::query("select pgmq.enable_notify_insert($1, 0)").bind(QUEUE).execute(&pool).await?;
             let mut listener = PgListener::connect_with(&pool).await?;
             listener.listen("pgmq.q_peer.INSERT").await?;
@@ -50,7 +50,7 @@ impl Peer for Pgmq {
             None
         };
         Ok(Box::new(tokio::spawn(async move {
-            if let Err(error) = read(&pool, listener, &seen).await {
+            if let Err(error) = read(&pool, listener, &calls).await {
                 eprintln!("{error}");
                 std::process::exit(1);
             }
@@ -58,39 +58,39 @@ impl Peer for Pgmq {
     }
 }
 
-async fn read(pool: &PgPool, mut listener: Option<PgListener>, seen: &Seen) -> Result<()> {
+async fn read(pool: &PgPool, mut listener: Option<PgListener>, calls: &HandlerCalls) -> Result<()> {
     loop {
         let messages: Vec<(i64, Json<Payload>)> =
             sqlx::query_as("select msg_id, message from pgmq.read($1, $2, $3)")
                 .bind(QUEUE)
-                .bind(VISIBLE_AGAIN)
-                .bind(READ)
+                .bind(VISIBILITY_TIMEOUT)
+                .bind(READ_BATCH)
                 .fetch_all(pool)
                 .await?;
         if messages.is_empty() {
             match &mut listener {
                 Some(listener) => drop(listener.recv().await?),
-                None => tokio::time::sleep(PAUSE).await,
+                None => tokio::time::sleep(POLL).await,
             }
             continue;
         }
         for (_, payload) in &messages {
-            seen.saw(payload);
+            calls.record(payload);
         }
-        let numbers: Vec<i64> = messages.into_iter().map(|(number, _)| number).collect();
-        sqlx::query("select pgmq.archive($1, $2::bigint[])").bind(QUEUE).bind(numbers).execute(pool).await?;
+        let ids: Vec<i64> = messages.into_iter().map(|(id, _)| id).collect();
+        sqlx::query("select pgmq.archive($1, $2::bigint[])").bind(QUEUE).bind(ids).execute(pool).await?;
     }
 }
 
 struct Sender(PgPool);
 
 impl kit::Client for Sender {
-    async fn one(&mut self, payload: Payload) -> Result<()> {
+    async fn enqueue_one(&mut self, payload: Payload) -> Result<()> {
         sqlx::query("select pgmq.send($1, $2::jsonb)").bind(QUEUE).bind(Json(payload)).execute(&self.0).await?;
         Ok(())
     }
 
-    async fn many(&mut self, payloads: Vec<Payload>) -> Result<()> {
+    async fn enqueue_batch(&mut self, payloads: Vec<Payload>) -> Result<()> {
         let payloads: Vec<_> = payloads.into_iter().map(Json).collect();
         sqlx::query("select pgmq.send_batch($1, $2::jsonb[])").bind(QUEUE).bind(payloads).execute(&self.0).await?;
         Ok(())

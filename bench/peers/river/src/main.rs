@@ -1,8 +1,8 @@
-//! River, by its Rust client: inserts, and works what it has inserted.
+//! River, by its Rust client, which inserts and works jobs.
 
 use std::{future::IntoFuture, time::Duration};
 
-use kit::{Args, Payload, Peer, Result, Seen};
+use kit::{Args, HandlerCalls, Payload, Peer, Result};
 use riverqueue::{
     BoxError, Client, Job, JobArgs, QUEUE_DEFAULT, QueueConfig, WorkContext, WorkOutcome, Workers,
     migrate::PostgresMigrator,
@@ -10,14 +10,14 @@ use riverqueue::{
 };
 use serde::{Deserialize, Serialize};
 
-/// How many run at once, as in `riverqueue bench`, which is River's own.
+/// Concurrent jobs, as in River's own `riverqueue bench`.
 const WORKERS: usize = 2000;
 /// As in the README's first example.
 const DEFAULT_WORKERS: usize = 10;
 const COOLDOWN: Duration = Duration::from_millis(2);
 const POLL: Duration = Duration::from_millis(20);
-/// The shortest that River takes.
-const SHORTEST_COOLDOWN: Duration = Duration::from_millis(1);
+/// The shortest cooldown that River accepts.
+const MIN_COOLDOWN: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(transparent)]
@@ -43,23 +43,23 @@ impl Peer for River {
     async fn clients(args: &Args) -> Result<Vec<Inserter>> {
         let pool = pool(args, u32::try_from(args.clients)?).await?;
         let mut builder = Client::builder(pool);
-        if args.soonest() {
-            // Else notifications are held back for 100 ms after each.
-            builder = builder.fetch_cooldown(SHORTEST_COOLDOWN);
+        if args.low_latency() {
+            // By default the producer sends at most one notification per 100 ms.
+            builder = builder.fetch_cooldown(MIN_COOLDOWN);
         }
         let client = builder.build()?;
         Ok((0..args.clients).map(|_| Inserter(client.clone())).collect())
     }
 
-    async fn work(args: &Args, seen: Seen) -> Result<Box<dyn Send>> {
+    async fn work(args: &Args, calls: HandlerCalls) -> Result<Box<dyn Send>> {
         let mut workers = Workers::new();
         workers.add_fn(move |_: WorkContext, job: Job<Work>| {
-            seen.saw(&job.args.0);
+            calls.record(&job.args.0);
             async { Ok::<_, BoxError>(WorkOutcome::Complete) }
         })?;
         let mut builder = Client::builder(pool(args, if args.best() { 50 } else { 10 }).await?).workers(workers);
-        let queue = if args.soonest() {
-            builder = builder.fetch_cooldown(SHORTEST_COOLDOWN);
+        let queue = if args.low_latency() {
+            builder = builder.fetch_cooldown(MIN_COOLDOWN);
             QueueConfig::new(WORKERS).with_fetch_poll_interval(POLL)
         } else if args.best() {
             QueueConfig::new(WORKERS).with_fetch_cooldown(COOLDOWN).with_fetch_poll_interval(POLL)
@@ -76,12 +76,12 @@ impl Peer for River {
 struct Inserter(Client);
 
 impl kit::Client for Inserter {
-    async fn one(&mut self, payload: Payload) -> Result<()> {
+    async fn enqueue_one(&mut self, payload: Payload) -> Result<()> {
         self.0.insert(Work(payload)).into_future().await?;
         Ok(())
     }
 
-    async fn many(&mut self, payloads: Vec<Payload>) -> Result<()> {
+    async fn enqueue_batch(&mut self, payloads: Vec<Payload>) -> Result<()> {
         self.0.insert_many(payloads.into_iter().map(Work)).into_future().await?;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What a worker's handler has seen, and the lines that tell the runner.
+//! Records the handler calls of a worker, and reports them to the runner.
 
 use std::{
     io::Write,
@@ -20,20 +20,20 @@ use crate::{Payload, Result, payload::micros};
 /// The interval at which the number of handled jobs is reported to the runner.
 const REPORT_EVERY: Duration = Duration::from_millis(20);
 
-/// What the handlers of one worker process have seen. Cheap to clone: all clones count together.
+/// The handler calls of one worker process. Clones share the same record.
 #[derive(Clone, Debug, Default)]
-pub struct Seen(Arc<Inner>);
+pub struct HandlerCalls(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     first: AtomicI64,
-    /// When the call was made that enqueued each job, and when its handler was called.
+    /// For each job when its enqueue was due, and when its handler was called.
     times: Mutex<Vec<(i64, i64)>>,
 }
 
-impl Seen {
-    /// What a handler does, and all it does.
-    pub fn saw(&self, payload: &Payload) {
+impl HandlerCalls {
+    /// Records a handler call. A handler does nothing else.
+    pub fn record(&self, payload: &Payload) {
         let now = micros();
         let _ = self.0.first.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
         self.times().push((payload.at, now));
@@ -43,10 +43,9 @@ impl Seen {
         self.0.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says that it is ready, then how many were handled whenever that has changed, and at the end of the input when
-    /// each was.
+    /// Prints `ready`, then the number of handled jobs when it changes, and at the end of stdin all handler calls.
     pub(crate) async fn report_until_end_of_input(&self) -> Result<()> {
-        say(&json!({ "ready": true }))?;
+        print_line(&json!({ "ready": true }))?;
         let mut stdin = tokio::io::stdin();
         let mut byte = [0];
         let mut ticks = interval(REPORT_EVERY);
@@ -57,14 +56,14 @@ impl Seen {
                 read = stdin.read(&mut byte) => {
                     if read? == 0 {
                         let times = self.times();
-                        return say(&json!({ "handled": times.len(), "seen": *times }));
+                        return print_line(&json!({ "handled": times.len(), "handler_calls": *times }));
                     }
                 }
                 _ = ticks.tick() => {
                     let handled = self.times().len();
                     if handled != reported {
                         reported = handled;
-                        say(&json!({ "first": self.0.first.load(Ordering::Relaxed), "handled": handled }))?;
+                        print_line(&json!({ "first": self.0.first.load(Ordering::Relaxed), "handled": handled }))?;
                     }
                 }
             }
@@ -72,7 +71,7 @@ impl Seen {
     }
 }
 
-fn say(line: &serde_json::Value) -> Result<()> {
+fn print_line(line: &serde_json::Value) -> Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()?;
