@@ -18,7 +18,7 @@ select p.outbox_id,
            select from symphony.payment_outbox_pending e
            where e.participant_id = p.participant_id
              and e.rail_type = p.rail_type
-             and e.sequence_id < p.sequence_id) then 'WAITING'
+             and e.sequence_id < p.sequence_id) then 'PARKED'
          when p.next_attempt_at > now() then 'SCHEDULED'
          else 'DUE'
        end as status,
@@ -55,4 +55,4 @@ left join lateral (
 ) a on true;
 
 comment on view symphony.outbox_operational_status is
-  'One row per pending outbox: LEASED, LEASE_EXPIRED, PAUSED, WAITING behind an earlier row of its participant, SCHEDULED or DUE. Its counts are 0 or 1, so that they add up to supervisor_outbox_status.';
+  'One row per pending outbox: LEASED, LEASE_EXPIRED, PAUSED, PARKED behind an earlier row of its participant, SCHEDULED or DUE. Its counts are 0 or 1, so that they add up to supervisor_outbox_status.';

@@ -54,7 +54,7 @@ pub(super) async fn folds(database: &Database) -> Result<Evidence, Failure> {
         }
     }
 
-    let present = "select p.outbox_id::text, case when lease_token is null then 'WAITING' else 'LEASED' end, attempt_count,
+    let present = "select p.outbox_id::text, case when lease_token is null then 'PENDING' else 'LEASED' end, attempt_count,
                           claimed_by, null::text, redrive_of::text
                    from symphony.payment_outbox_pending p
                    union all
@@ -111,16 +111,16 @@ fn fold(
     let from = state.phase.clone();
     match (event, from.as_str()) {
         ("ENQUEUED", "") => {
-            state.phase = "WAITING".into();
+            state.phase = "PENDING".into();
             state.redrive_of = related;
         }
-        ("LEASE_CLAIMED", "WAITING") => {
+        ("LEASE_CLAIMED", "PENDING") => {
             state.phase = "LEASED".into();
             state.worker = worker;
         }
         ("ATTEMPT_COMPLETED" | "LEASE_EXPIRED_REPAIRED", "LEASED") => {
             state.phase = match outcome.as_deref() {
-                Some("RETRYABLE" | "ZOMBIE_REQUEUE") => "WAITING".into(),
+                Some("RETRYABLE" | "ZOMBIE_REQUEUE") => "PENDING".into(),
                 other => other.unwrap_or("nothing").to_owned(),
             };
             require(|| format!("the worker of {event}"), format!("{:?}", state.worker), format!("{worker:?}"))?;

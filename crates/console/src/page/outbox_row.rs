@@ -50,6 +50,6 @@ pub(super) fn tone(state: OutboxState, unknown: bool) -> &'static str {
         OutboxState::Failed | OutboxState::LeaseExpired => "bad",
         OutboxState::Scheduled | OutboxState::Paused if unknown => "bad",
         OutboxState::Scheduled | OutboxState::Paused => "retry",
-        OutboxState::Due | OutboxState::Leased | OutboxState::Waiting => "wait",
+        OutboxState::Due | OutboxState::Leased | OutboxState::Parked => "wait",
     }
 }

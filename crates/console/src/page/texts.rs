@@ -66,7 +66,7 @@ pub(super) fn outbox_summary(outbox: &Outbox) -> Summary {
             };
             Summary::new(tone, format!("Scheduled{why}: next attempt at {at}."), next_step)
         }
-        OutboxState::Waiting => Summary::new(
+        OutboxState::Parked => Summary::new(
             tone,
             "Parked (head-of-line): an earlier payment of the same participant is not finished.",
             "Nothing to do here: this rail is ordered.",

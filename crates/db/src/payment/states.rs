@@ -35,8 +35,8 @@ text_enum! {
         LeaseExpired = "LEASE_EXPIRED",
         /// Its rail is paused.
         Paused = "PAUSED",
-        /// It waits for the head-of-line payment of its participant.
-        Waiting = "WAITING",
+        /// It is parked behind the head-of-line payment of its participant.
+        Parked = "PARKED",
         /// It is due later.
         Scheduled = "SCHEDULED",
         /// It is due: the next claim may return it.
@@ -55,8 +55,8 @@ text_enum! {
         LeaseExpired = "LEASE_EXPIRED",
         /// It is due later.
         Scheduled = "SCHEDULED",
-        /// It waits for the head-of-line payment of its participant.
-        Waiting = "WAITING",
+        /// It is parked behind the head-of-line payment of its participant.
+        Parked = "PARKED",
         /// Its rail is paused.
         Paused = "PAUSED",
         /// The rail accepted it. Terminal.

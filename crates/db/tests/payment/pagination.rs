@@ -75,7 +75,7 @@ async fn every_outbox_is_found_by_each_of_its_names_and_by_its_state() {
         (OutboxState::Dispatched, &ids[..1]),
         (OutboxState::Scheduled, &ids[3..4]),
         (OutboxState::Leased, &ids[4..5]),
-        (OutboxState::Waiting, &[]),
+        (OutboxState::Parked, &[]),
     ] {
         assert_eq!(ask(OutboxSearch { state: Some(state), ..OutboxSearch::default() }).await, expected, "{state}");
     }

@@ -260,7 +260,7 @@ impl State {
         } else if rail.paused {
             "PAUSED"
         } else if rail.ordered && self.waits(outbox) {
-            "WAITING"
+            "PARKED"
         } else if due {
             "DUE"
         } else {
