@@ -75,14 +75,14 @@ async fn main() -> ExitCode {
     let rail = Arc::new(TimingRail::default());
     let rails = BTreeMap::from([("clock".to_owned(), Arc::clone(&rail) as Arc<dyn Rail>)]);
     let lane = PaymentLane::new(Arc::clone(&target), "bench".into(), Duration::from_secs(30), rails);
-    let (stop, signal) = StopHandle::new();
+    let (stop, stop_signal) = StopHandle::new();
     let listener = PostgresListener::new(Arc::clone(&target), Channel::PAYMENT);
     let engine = Engine::new(Arc::new(lane), Settings::default()).unwrap();
-    let relayer = tokio::spawn(engine.run(Some(listener), signal));
+    let relayer = tokio::spawn(engine.run(Some(listener), stop_signal));
 
     let mut good = latency(&target, &rail, plan.latency).await;
     good &= throughput(&owner, &target, &plan).await;
-    stop.signal();
+    stop.request_stop();
     relayer.await.unwrap();
     if good || short { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -100,7 +100,7 @@ impl Breakers {
     /// Counts the result of a dispatch; the new state if it changed.
     ///
     /// While a breaker is open or half-open, dispatches that started before are ignored.
-    pub(crate) fn ended(
+    pub(crate) fn record_result(
         &mut self,
         route: &Arc<str>,
         probe: bool,
@@ -177,9 +177,9 @@ mod tests {
     fn only_failures_in_a_row_open_a_breaker() {
         let (mut breakers, wire, now) = (Breakers::new(Policy::default()), Arc::from("wire"), Instant::now());
         for signal in [RouteSignal::Failing; 4] {
-            assert_eq!(breakers.ended(&wire, false, signal, now), None);
+            assert_eq!(breakers.record_result(&wire, false, signal, now), None);
         }
-        assert_eq!(breakers.ended(&wire, false, RouteSignal::Healthy, now), None);
+        assert_eq!(breakers.record_result(&wire, false, RouteSignal::Healthy, now), None);
         for signal in [
             RouteSignal::Failing,
             RouteSignal::Failing,
@@ -187,10 +187,10 @@ mod tests {
             RouteSignal::Failing,
             RouteSignal::Failing,
         ] {
-            assert_eq!(breakers.ended(&wire, false, signal, now), None);
+            assert_eq!(breakers.record_result(&wire, false, signal, now), None);
         }
         assert_eq!(breakers.admit("wire"), Admission::Start);
-        assert_eq!(breakers.ended(&wire, false, RouteSignal::Failing, now), Some(BreakerState::Open));
+        assert_eq!(breakers.record_result(&wire, false, RouteSignal::Failing, now), Some(BreakerState::Open));
         assert_eq!(limit(&breakers, "wire"), Some(0));
         assert_eq!(limit(&breakers, "ach"), None);
         assert_eq!(breakers.admit("wire"), Admission::Refuse);
@@ -200,7 +200,7 @@ mod tests {
     fn the_pause_doubles_with_each_failed_probe_up_to_the_longest_and_resets_after_a_success() {
         let policy = Policy { failures: 1, ..Policy::default() };
         let (mut breakers, wire, mut now) = (Breakers::new(policy), Arc::from("wire"), Instant::now());
-        breakers.ended(&wire, false, RouteSignal::Failing, now);
+        breakers.record_result(&wire, false, RouteSignal::Failing, now);
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
             assert_eq!(breakers.next_deadline(), Some(now + Duration::from_secs(seconds)));
             assert!(breakers.tick(now + Duration::from_secs(seconds) - Duration::from_millis(1)).is_empty());
@@ -209,18 +209,18 @@ mod tests {
             assert_eq!(limit(&breakers, "wire"), Some(1));
             assert_eq!(breakers.admit("wire"), Admission::Probe);
             assert_eq!((limit(&breakers, "wire"), breakers.admit("wire")), (Some(0), Admission::Refuse));
-            assert_eq!(breakers.ended(&wire, true, RouteSignal::Failing, now), Some(BreakerState::Open));
+            assert_eq!(breakers.record_result(&wire, true, RouteSignal::Failing, now), Some(BreakerState::Open));
         }
         now += Duration::from_secs(60);
         breakers.tick(now);
         breakers.admit("wire");
         assert_eq!(
-            breakers.ended(&wire, false, RouteSignal::Healthy, now),
+            breakers.record_result(&wire, false, RouteSignal::Healthy, now),
             None,
             "it started before the breaker opened"
         );
-        assert_eq!(breakers.ended(&wire, true, RouteSignal::Healthy, now), Some(BreakerState::Closed));
-        breakers.ended(&wire, false, RouteSignal::Failing, now);
+        assert_eq!(breakers.record_result(&wire, true, RouteSignal::Healthy, now), Some(BreakerState::Closed));
+        breakers.record_result(&wire, false, RouteSignal::Failing, now);
         assert_eq!(breakers.next_deadline(), Some(now + Duration::from_secs(1)));
     }
 
@@ -228,10 +228,10 @@ mod tests {
     fn after_a_probe_without_a_result_another_may_start() {
         let policy = Policy { failures: 1, ..Policy::default() };
         let (mut breakers, wire, now) = (Breakers::new(policy), Arc::from("wire"), Instant::now());
-        breakers.ended(&wire, false, RouteSignal::Failing, now);
+        breakers.record_result(&wire, false, RouteSignal::Failing, now);
         breakers.tick(now + Duration::from_secs(1));
         breakers.admit("wire");
-        assert_eq!(breakers.ended(&wire, true, RouteSignal::Neutral, now), None);
+        assert_eq!(breakers.record_result(&wire, true, RouteSignal::Neutral, now), None);
         assert_eq!(limit(&breakers, "wire"), Some(1));
     }
 }

@@ -113,10 +113,10 @@ impl<L: Lane> Engine<L> {
         let mut state = EngineState::new(self.lane, self.settings, self.meter, listener.is_some(), Instant::now());
         state.dispatches.tracer = self.tracer;
         state.on_stop(stop.mode(), Instant::now());
-        while !state.is_over(Instant::now()) {
+        while !state.is_finished(Instant::now()) {
             let now = Instant::now();
             state.step(now);
-            if state.is_over(now) {
+            if state.is_finished(now) {
                 // This step dropped the last lease: nothing would wake the loop before the grace period ends.
                 break;
             }

@@ -11,14 +11,15 @@ use crate::lease::Term;
 /// The settings of one engine. [`Settings::default`] suits most lanes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Dispatches that run at the same time in this process; 1 to 1024.
+    /// Dispatches that run at the same time in this process; 1 to 1024. The program `symphony run` does not use this
+    /// default: it takes the one in `symphony.example.toml`, as for every setting.
     pub slots: usize,
     /// Lower limits for single routes: dispatches that run at the same time in this process; 1 to 1024 each.
     pub route_slots: BTreeMap<String, usize>,
     /// The maximum number of rows per claim; 1 to 1000.
     pub max_batch: usize,
-    /// The debounce debounce: the time between two claims of a busy engine, and during a burst of notifications; 25 to
-    /// 50 ms.
+    /// The debounce interval: the minimum time between two claims while the engine is busy or notifications arrive in a
+    /// burst; 25 to 50 ms.
     pub debounce: Duration,
     /// The poll interval of an idle engine; 250 to 1000 ms. `None` is for tests.
     pub poll_interval: Option<Duration>,

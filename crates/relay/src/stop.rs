@@ -31,7 +31,7 @@ impl StopHandle {
     }
 
     /// Requests a stop: to drain at the first call, to stop immediately at the second.
-    pub fn signal(&self) {
+    pub fn request_stop(&self) {
         self.0.send_modify(|count| *count = count.saturating_add(1));
     }
 }

@@ -1,11 +1,11 @@
 //! When to claim: at once while work is due, soon after a notification, and at every poll interval.
 //!
-//! An engine is *busy* while claims return many rows: it claims again at once after a full claim, else one window
-//! later, and producers need not notify. After a claim with few or no rows it becomes *idle*: it arms the listener,
-//! claims once more for what was committed in between, and then waits for a notification, the next scheduled row or
-//! the poll. A notification for a row or two leaves it idle with the listener armed, so that sparse work costs one
-//! claim per row. A burst of notifications, or one that leads to many rows, makes it busy. A burst is [`BURST`]
-//! claims within a window.
+//! An engine is *busy* while claims return many rows: it claims again at once after a full claim, else one debounce
+//! interval later, and producers need not notify. After a claim with few or no rows it becomes *idle*: it arms the
+//! listener, claims once more for what was committed in between, and then waits for a notification, the next scheduled
+//! row or the poll. A notification for a row or two leaves it idle with the listener armed, so that sparse work costs
+//! one claim per row. A burst of notifications, or one that leads to many rows, makes it busy. A burst is [`BURST`]
+//! claims within a debounce interval.
 //!
 //! This module makes no calls and reads no clock. Whether there is capacity for a claim is decided elsewhere.
 
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::call_backoff::CallBackoff;
 use crate::lane::LaneError;
 
-/// How many claims within one window make a burst of notifications: at 25 ms, more than some 300 a second.
+/// How many claims within one debounce interval make a burst of notifications: at 25 ms, more than about 300 a second.
 const BURST: usize = 8;
 
 /// Why a claim is sent.
@@ -44,7 +44,7 @@ pub enum Cause {
 /// The settings of the wake-up logic, from [`Settings`](crate::settings::Settings).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WakeSettings {
-    pub(crate) window: Duration,
+    pub(crate) debounce: Duration,
     pub(crate) poll: Option<Duration>,
     /// Whether there is a listener.
     pub(crate) listener: bool,
@@ -128,12 +128,12 @@ impl Wake {
         let at_once = |wanted: bool| wanted.then_some(self.not_before);
         let after = |at: Option<Instant>| at.map(|at| at.max(self.not_before));
         let can_claim = self.claiming.is_none();
-        let window = self.settings.window;
+        let debounce = self.settings.debounce;
         let spaced = match self.notified_claims.back() {
-            Some(last) if self.few_rows && self.burst => *last + window,
+            Some(last) if self.few_rows && self.burst => *last + debounce,
             _ => self.not_before,
         };
-        let follow_up = (!self.idle).then(|| self.last_claim.map_or(self.not_before, |sent| sent + window));
+        let follow_up = (!self.idle).then(|| self.last_claim.map_or(self.not_before, |sent| sent + debounce));
         [
             (at_once(can_claim && self.full), Cause::Full),
             (at_once(can_claim && self.claim_after_arm), Cause::Armed),
@@ -186,16 +186,16 @@ impl Wake {
         } else if self.armed {
             few && !(cause == Some(Cause::Notified) && self.burst)
         } else {
-            // Few enough per window for notifications, which need not wait for the next window.
+            // Few enough per debounce interval for notifications, which need not wait for the next interval.
             started < BURST
         };
     }
 
-    /// Whether notifications cause [`BURST`] claims within a window, so that they should be debounced.
+    /// Whether notifications cause [`BURST`] claims within a debounce interval, so that they should be debounced.
     fn is_burst(&self) -> bool {
         match (self.notified_claims.front(), self.notified_claims.back()) {
             (Some(first), Some(last)) if self.notified_claims.len() == BURST => {
-                last.duration_since(*first) <= self.settings.window
+                last.duration_since(*first) <= self.settings.debounce
             }
             _ => false,
         }

@@ -77,7 +77,7 @@ impl<L: Lane> EngineState<L> {
     }
 
     fn report_to_breaker(&mut self, route: &Arc<str>, probe: bool, signal: RouteSignal, now: Instant) {
-        if let Some(state) = self.breakers.ended(route, probe, signal, now) {
+        if let Some(state) = self.breakers.record_result(route, probe, signal, now) {
             self.breaker_changed(route, state);
             if state != BreakerState::Open {
                 self.wake.capacity_freed();

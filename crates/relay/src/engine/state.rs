@@ -32,11 +32,11 @@ use super::release::Releases;
 pub(super) enum Phase {
     /// No stop was requested.
     Running,
-    /// It claims no more rows; running dispatches may continue until then.
+    /// The engine claims no more rows. Running dispatches may continue until the deadline.
     Draining { until: Instant },
-    /// Every dispatch has ended; outcomes may be recorded and leases released until then.
+    /// Every dispatch has ended. The engine records outcomes and releases leases until the deadline.
     Flushing { until: Instant },
-    /// It stops at once and lets its leases expire.
+    /// The engine stops at once and lets its leases expire.
     Stopped,
 }
 
@@ -74,7 +74,7 @@ impl<L: Lane> EngineState<L> {
         now: Instant,
     ) -> Self {
         let term = lane.term();
-        let wake = WakeSettings { window: settings.debounce, poll: settings.poll_interval, listener };
+        let wake = WakeSettings { debounce: settings.debounce, poll: settings.poll_interval, listener };
         // Relayers that start together must not repair at the same moment.
         let repairs = !settings.repair_every.is_zero();
         let repair_at = repairs.then(|| now + random_below(settings.repair_every));
@@ -289,7 +289,7 @@ impl<L: Lane> EngineState<L> {
     }
 
     /// Whether the engine has stopped: nothing is left to do, or the time is up.
-    pub(super) fn is_over(&self, now: Instant) -> bool {
+    pub(super) fn is_finished(&self, now: Instant) -> bool {
         let done = self.dispatches.is_empty()
             && self.completions.is_empty()
             && self.releases.is_empty()

@@ -131,6 +131,6 @@ async fn unrecorded_outcomes_limit_claims() {
     let engine = start(&sim, Settings { slots: 8, ..without_polls() });
     advance(5 * S).await;
     assert_eq!(sim.read(|state| state.dispatched.len()), 16, "twice the slots");
-    engine.handle.signal();
+    engine.handle.request_stop();
     engine.stop().await;
 }

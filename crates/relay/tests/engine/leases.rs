@@ -103,7 +103,7 @@ async fn renewal_continues_while_every_other_call_hangs() {
     advance(98 * S).await;
     assert_eq!((sim.read(|state| state.running), sim.read(|state| state.lost)), (1, 0));
     assert_eq!(sim.calls(Call::Renew).len(), 9);
-    engine.handle.signal();
+    engine.handle.request_stop();
     engine.stop().await;
 }
 

@@ -18,7 +18,7 @@ async fn at_the_first_signal_the_engine_stops_claiming_and_completes_running_dis
     // Between two polls.
     advance(S + 100 * MS).await;
     let claims = sim.calls(Call::Claim).len();
-    engine.handle.signal();
+    engine.handle.request_stop();
     advance(MS).await;
     sim.enqueue("slow");
     let summary = engine.task.await.expect("ends");
@@ -84,9 +84,9 @@ async fn at_the_second_signal_the_engine_stops_at_once() {
     sim.enqueue_many("slow", 3);
     let engine = start_with_listener(&sim, without_polls());
     advance(S).await;
-    engine.handle.signal();
+    engine.handle.request_stop();
     advance(S).await;
-    engine.handle.signal();
+    engine.handle.request_stop();
     let summary = engine.task.await.expect("ends");
     assert_eq!((sim.now(), summary.left_behind), (2 * S, 3));
     advance(MS).await;
@@ -118,8 +118,8 @@ async fn an_engine_whose_stop_handle_is_dropped_keeps_running() {
 async fn an_engine_that_is_dropped_stops_at_once() {
     let sim = Sim::new();
     let engine = Engine::new(Arc::new(sim.clone()), Settings::default()).unwrap();
-    let (_stop, signal) = StopHandle::new();
-    timeout(S, engine.run(None::<NoListener>, signal)).await.unwrap_err();
+    let (_stop, stop_signal) = StopHandle::new();
+    timeout(S, engine.run(None::<NoListener>, stop_signal)).await.unwrap_err();
     let claims = sim.calls(Call::Claim).len();
     assert!(claims > 0, "it was running");
     let id = sim.enqueue("wire");

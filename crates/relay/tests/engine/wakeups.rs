@@ -112,8 +112,8 @@ async fn a_hundred_notifications_a_second_are_not_debounced_even_after_a_burst()
         sim.notify();
         advance(MS).await;
     }
-    // The last notification of the burst waits one window at most. After that none waits, although work arrives more
-    // often than once per window.
+    // The last notification of the burst waits one debounce interval at most. After that none waits, although work
+    // arrives more often than once per interval.
     advance(50 * MS).await;
     sim.enqueue_many("wire", 40);
     sim.notify();
@@ -328,7 +328,7 @@ async fn a_full_claim_is_followed_by_another_at_once() {
     sim.enqueue_many("wire", 1000);
     let engine = start(&sim, without_polls());
     advance(MS).await;
-    assert_eq!(sim.read(|state| state.dispatched.len()), 1000, "instant dispatches need no window");
+    assert_eq!(sim.read(|state| state.dispatched.len()), 1000, "instant dispatches need no debounce");
     advance(S).await;
     assert_eq!(sim.read(|state| state.ledger.len()), 1000);
     engine.stop().await;
@@ -347,7 +347,7 @@ async fn an_idle_engine_makes_fewer_than_five_statements_a_second() {
     assert!(a_second < 2.5, "{a_second} statements a second, with a lease to renew and repair");
     assert_eq!(sim.calls(Call::Disarm).len(), 0, "a poll that finds nothing does not touch the listener");
     assert!(sim.calls(Call::NextDue).len() <= 2);
-    engine.handle.signal();
+    engine.handle.request_stop();
     engine.stop().await;
 }
 
@@ -405,10 +405,10 @@ async fn an_engine_runs_in_a_spawned_task_wherever_it_is_awaited() {
     assert_eq!(tokio::task::try_id(), None, "this is the thread that started the runtime, not a worker thread");
     let (sim, probe) = (Sim::new(), Arc::new(TaskProbe::default()));
     let engine = Engine::new(Arc::new(sim.clone()), without_polls()).unwrap().with_meter(Arc::clone(&probe) as _);
-    let (stop, signal) = StopHandle::new();
-    tokio::join!(engine.run(None::<NoListener>, signal), async {
+    let (stop, stop_signal) = StopHandle::new();
+    tokio::join!(engine.run(None::<NoListener>, stop_signal), async {
         advance(S).await;
-        stop.signal();
+        stop.request_stop();
     });
     assert!(probe.0.load(Ordering::Relaxed));
 }

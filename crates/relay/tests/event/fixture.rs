@@ -129,7 +129,7 @@ pub(crate) struct Relayer {
 
 impl Relayer {
     pub(crate) async fn stop(self) -> Summary {
-        self.stop.signal();
+        self.stop.request_stop();
         self.task.await.unwrap()
     }
 }
@@ -152,9 +152,9 @@ impl Fixture {
         };
         let lane = EventLane::new(Arc::clone(&self.target), "test".into(), config);
         let listener = PostgresListener::new(Arc::clone(&self.target), Channel::EVENT);
-        let (stop, signal) = StopHandle::new();
+        let (stop, stop_signal) = StopHandle::new();
         let engine = Engine::new(Arc::new(lane), Settings { slots: SLOTS, ..Settings::default() }).unwrap();
-        Relayer { stop, task: tokio::spawn(engine.run(Some(listener), signal)) }
+        Relayer { stop, task: tokio::spawn(engine.run(Some(listener), stop_signal)) }
     }
 
     pub(crate) async fn publish(&self, aggregate_type: &str, aggregate_id: &str, event_type: &str) -> i64 {

@@ -120,7 +120,7 @@ pub(crate) struct Relayer {
 impl Relayer {
     /// Requests the stop now; the returned future waits for the end.
     pub(crate) fn stop(self) -> impl Future<Output = Summary> {
-        self.stop.signal();
+        self.stop.request_stop();
         async { self.task.await.unwrap() }
     }
 }
@@ -146,9 +146,9 @@ impl Fixture {
 
     pub(crate) fn start(&self, entity_type: &str) -> Relayer {
         let listener = PostgresListener::new(Arc::clone(&self.target), Channel::METADATA);
-        let (stop, signal) = StopHandle::new();
+        let (stop, stop_signal) = StopHandle::new();
         let engine = Engine::new(Arc::new(self.lane(entity_type)), Settings::default()).unwrap();
-        Relayer { stop, task: tokio::spawn(engine.run(Some(listener), signal)) }
+        Relayer { stop, task: tokio::spawn(engine.run(Some(listener), stop_signal)) }
     }
 
     pub(crate) async fn create(&self, entity_type: &str, entity_id: &str, max_retries: i32) -> EntryId {

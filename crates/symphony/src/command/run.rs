@@ -119,7 +119,7 @@ impl Arguments {
         }
 
         let metrics = Metrics::new(&mut registry);
-        let (stop, signal) = StopHandle::new();
+        let (stop, stop_signal) = StopHandle::new();
         let listener = match config.relayer.endpoints.trim() {
             "" => None,
             address => Some(endpoints::bind("relayer.endpoints", address).await?),
@@ -168,18 +168,22 @@ impl Arguments {
         }
         if let Some(listener) = listener {
             let gauges = Gauges::new(Arc::clone(&target), lanes, served.rails());
-            let shown = EndpointState { registry, meters: meters.clone(), gauges, stop: signal.clone() };
+            let shown = EndpointState { registry, meters: meters.clone(), gauges, stop: stop_signal.clone() };
             tokio::spawn(server::serve(listener, endpoints::routes(shown, console), limits));
         }
         let grace = served.grace();
         let work = async {
-            served.run(&listen_target, meters, &signal).await;
+            served.run(&listen_target, meters, &stop_signal).await;
             if let Some(traces) = traces {
                 traces.end(SPAN_FLUSH_TIMEOUT).await;
             }
         };
         until_stopped(work, &stop, signals, grace).await?;
-        if signal.mode() == StopMode::Immediate { Ok(ExitStatus::CheckFailed) } else { Ok(ExitStatus::Success) }
+        if stop_signal.mode() == StopMode::Immediate {
+            Ok(ExitStatus::CheckFailed)
+        } else {
+            Ok(ExitStatus::Success)
+        }
     }
 }
 
@@ -197,7 +201,7 @@ async fn until_stopped(
             () = &mut work => return Ok(()),
             interrupted = signals.recv() => interrupted,
         };
-        stop.signal();
+        stop.request_stop();
         signals_received += 1;
         if signals_received == 1 {
             tracing::info!(grace = ?grace, "stopping: running dispatches may finish; a second signal stops at once");

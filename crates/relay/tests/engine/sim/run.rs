@@ -25,7 +25,7 @@ pub(crate) struct RunningEngine {
 impl RunningEngine {
     /// Requests a stop once and waits for the end.
     pub(crate) async fn stop(self) -> Summary {
-        self.handle.signal();
+        self.handle.request_stop();
         self.task.await.expect("the engine does not panic")
     }
 }
@@ -40,8 +40,8 @@ pub(crate) fn start_with_listener(sim: &Sim, settings: Settings) -> RunningEngin
 
 fn start_with(sim: &Sim, settings: Settings, listener: Option<SimListener>) -> RunningEngine {
     let engine = Engine::new(Arc::new(sim.clone()), settings).expect("settings in range");
-    let (handle, signal) = StopHandle::new();
-    let task = tokio::spawn(engine.with_meter(Arc::new(sim.clone())).run(listener, signal));
+    let (handle, stop_signal) = StopHandle::new();
+    let task = tokio::spawn(engine.with_meter(Arc::new(sim.clone())).run(listener, stop_signal));
     RunningEngine { handle, task }
 }
 

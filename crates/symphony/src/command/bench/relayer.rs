@@ -74,8 +74,8 @@ impl Arguments {
         let target = Arc::new(Target::parse(database.url()?)?);
         self.refuse_foreign_rows(&target).await?;
         let recorder = Arc::new(Recorder::new(self.times.is_some(), self.claims.is_some()));
-        let (stop, signal) = StopHandle::new();
-        let work = self.work(&target, &recorder, signal)?;
+        let (stop, stop_signal) = StopHandle::new();
+        let work = self.work(&target, &recorder, stop_signal)?;
         tokio::pin!(work);
         let mut ticks = tokio::time::interval(REPORT_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -89,10 +89,10 @@ impl Arguments {
                     has_changed = false;
                     if !print_report(&recorder.report())? {
                         // The parent process has gone.
-                        stop.signal();
+                        stop.request_stop();
                     }
                 }
-                _ = signals.recv() => stop.signal(),
+                _ = signals.recv() => stop.request_stop(),
             }
         }
         let cannot = |error| Failure::because("cannot write the recorded times", error);
