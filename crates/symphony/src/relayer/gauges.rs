@@ -164,7 +164,9 @@ type Gauge = (&'static str, &'static str, fn(&Row) -> Option<String>);
 fn render(rows: &[Row], clock_offset: f64) -> String {
     let gauges: [Gauge; 8] = [
         ("outbox_pending_depth", "Pending rows", |row| Some(row.pending.to_string())),
-        ("outbox_due", "Rows that are due and without a lease", |row| Some(row.due.to_string())),
+        ("outbox_due", "Due rows without a lease, those of paused rails and parked rows included", |row| {
+            Some(row.due.to_string())
+        }),
         ("oldest_pending_age_seconds", "Age of the oldest pending row, scheduled or not", |row| {
             Some(row.oldest.to_string())
         }),

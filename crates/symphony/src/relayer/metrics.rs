@@ -18,8 +18,8 @@ use symphony_relay::wake::Cause;
 /// Upper bounds in seconds: from a rail in the same rack to the longest usual timeout.
 const BUCKETS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
-type Count = Counter<u64, AtomicU64>;
-type Level = Gauge<i64, AtomicI64>;
+type IntCounter = Counter<u64, AtomicU64>;
+type IntGauge = Gauge<i64, AtomicI64>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Lane {
@@ -62,24 +62,24 @@ struct Call {
 /// All metrics, for every lane. A clone shares the same counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
-    notify_wakeups: Family<Lane, Count>,
-    claim_batches: Family<Claim, Count>,
-    claimed: Family<Lane, Count>,
+    notify_wakeups: Family<Lane, IntCounter>,
+    claim_batches: Family<Claim, IntCounter>,
+    claimed: Family<Lane, IntCounter>,
     claim_latency: Family<Lane, Histogram, fn() -> Histogram>,
-    attempts: Family<Attempt, Count>,
-    retries: Family<Route, Count>,
-    abandoned: Family<Route, Count>,
-    lease_lost: Family<Lane, Count>,
-    terminal_backstop: Family<Lane, Count>,
-    given_up: Family<Lane, Count>,
-    released: Family<Lane, Count>,
-    reaper_requeues: Family<Lane, Count>,
-    reaper_ended: Family<Lane, Count>,
-    repair_passes: Family<Lane, Count>,
-    database_trouble: Family<Call, Count>,
-    in_flight: Family<Route, Level>,
-    breaker_open: Family<Route, Level>,
-    listener_connected: Family<Lane, Level>,
+    attempts: Family<Attempt, IntCounter>,
+    retries: Family<Route, IntCounter>,
+    abandoned: Family<Route, IntCounter>,
+    lease_lost: Family<Lane, IntCounter>,
+    terminal_backstop: Family<Lane, IntCounter>,
+    given_up: Family<Lane, IntCounter>,
+    released: Family<Lane, IntCounter>,
+    reaper_requeues: Family<Lane, IntCounter>,
+    reaper_ended: Family<Lane, IntCounter>,
+    repair_passes: Family<Lane, IntCounter>,
+    database_trouble: Family<Call, IntCounter>,
+    in_flight: Family<Route, IntGauge>,
+    breaker_open: Family<Route, IntGauge>,
+    listener_connected: Family<Lane, IntGauge>,
     latency: Family<Route, Histogram, fn() -> Histogram>,
 }
 
@@ -147,7 +147,7 @@ impl Metrics {
             breaker_open: of(
                 r,
                 "breaker_open",
-                "1 while the circuit breaker is open or half-open",
+                "1 while the circuit breaker of a route is open or half-open",
                 Family::default(),
             ),
             listener_connected: of(

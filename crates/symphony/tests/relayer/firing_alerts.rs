@@ -174,20 +174,20 @@ async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the
     let (busy_instance, isolated_instance) = (busy.endpoints().to_string(), isolated.endpoints().to_string());
     let provoked = [
         ("SymphonyGaugesMissing", "job", "symphony-cut"),
-        ("SymphonyDatabaseTrouble", "job", "symphony-cut"),
+        ("SymphonyDatabaseCallsFailing", "job", "symphony-cut"),
         ("SymphonyListenerDown", "instance", &busy_instance),
         ("SymphonyRepairNotRunning", "job", "symphony"),
-        ("SymphonyDatabaseClockOdd", "instance", &isolated_instance),
-        ("SymphonyWorkWaits", "rail", PAUSED),
-        ("SymphonyWorkWaitsLong", "rail", PAUSED),
-        ("SymphonyWorkUnfinished", "rail", PAUSED),
+        ("SymphonyDatabaseClockSkew", "instance", &isolated_instance),
+        ("SymphonyOldestDueRowTooOld", "rail", PAUSED),
+        ("SymphonyOldestDueRowCritical", "rail", PAUSED),
+        ("SymphonyOldestPendingRowTooOld", "rail", PAUSED),
         ("SymphonyLeasesStuck", "rail", PAUSED),
         ("SymphonyRailUnserved", "rail", PAUSED),
         ("SymphonyRetriesRise", "rail", RAIL),
         ("SymphonyBreakerOpen", "rail", DEAD),
         ("SymphonyDeadLettersGrow", "rail", CHEQUE),
         ("SymphonyUnknownOutcomesWaiting", "rail", CHEQUE),
-        ("SymphonySecondEndStopped", "job", "symphony"),
+        ("SymphonyDuplicateTerminalWrite", "job", "symphony"),
     ];
     let after_kills =
         [("SymphonyRelayerDown", "instance", busy_instance.as_str()), ("SymphonyNoRelayer", "job", "symphony")];
