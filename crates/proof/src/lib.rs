@@ -244,7 +244,7 @@ static ALL: [Proof; 29] = [
         number: 19,
         name: "a_paused_rail_and_a_rail_at_its_in_flight_limit_grant_no_lease",
         promise: "A paused rail and a rail at its max_in_flight grant no further lease, over any number of workers.",
-        run: |database| Box::pin(rails::hold_back(database)),
+        run: |database| Box::pin(rails::limit_leases(database)),
     },
     Proof {
         number: 20,

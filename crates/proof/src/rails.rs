@@ -22,7 +22,7 @@ const LIVE: &str =
     "select count(*) from symphony.payment_outbox_pending where rail_type = $1 and lease_expires_at > now()";
 
 /// Proof 19: `a_paused_rail_and_a_rail_at_its_in_flight_limit_grant_no_lease`.
-pub(super) async fn hold_back(database: &Database) -> Result<Evidence, Failure> {
+pub(super) async fn limit_leases(database: &Database) -> Result<Evidence, Failure> {
     let mut recorder = Recorder::default();
     let sessions = Sessions::connect(database).await?;
     a_paused_rail(database, &sessions, &mut recorder).await?;

@@ -110,8 +110,8 @@ async fn what_only_the_database_can_refuse_is_wrong_input_as_well() {
     let enqueued = [&named[..], &["sepa", "--payload", "{}", "--instruction", "i", "--json"]].concat();
     let enqueued = symphony(&url, &enqueued).exits(0).json();
     let known = enqueued["outbox_id"].as_str().unwrap();
-    let unsaid = symphony(&url, &["dlq", "redrive", known, "--actor", "ana", "--reason", " "]).exits(2);
-    assert!(unsaid.stderr.contains("p_reason must not be blank"), "{}", unsaid.all());
+    let blank_reason = symphony(&url, &["dlq", "redrive", known, "--actor", "ana", "--reason", " "]).exits(2);
+    assert!(blank_reason.stderr.contains("p_reason must not be blank"), "{}", blank_reason.all());
     let nothing = symphony(&url, &["inspect", "nothing"]).exits(1);
     assert!(nothing.stderr.contains("\"nothing\""), "{}", nothing.all());
     assert!(

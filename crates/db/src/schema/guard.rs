@@ -56,7 +56,7 @@ pub enum Error {
     #[error(transparent)]
     Refused(Refusal),
     /// The connection or a statement failed.
-    #[error("the database could not be asked")]
+    #[error("a database query failed")]
     Database(#[source] tokio_postgres::Error),
 }
 

@@ -35,7 +35,7 @@ pub enum Error {
         differences: Vec<Difference>,
     },
     /// The connection or a statement failed.
-    #[error("the database could not be asked")]
+    #[error("a database query failed")]
     Database(#[source] tokio_postgres::Error),
     /// The catalogue could not be read.
     #[error(transparent)]

@@ -24,8 +24,8 @@ pub(super) enum InquiryResult {
     Refused,
     /// The bank has never seen the key.
     NeverSeen,
-    /// The bank does not say, or not yet.
-    Unsaid,
+    /// The response does not say whether the payment was made.
+    Inconclusive,
 }
 
 /// A status alone proves nothing here: a 404 may come from any proxy, a 200 from an HTML page. Each default therefore
@@ -57,7 +57,7 @@ impl InquiryTable {
         let mut results = self.table.classes_of_code(body_status).map(|result| match result {
             InquiryResult::Executed => Some(true),
             InquiryResult::Refused | InquiryResult::NeverSeen => Some(false),
-            InquiryResult::Unsaid => None,
+            InquiryResult::Inconclusive => None,
         });
         let first = results.next()??;
         // A body status with two meanings means nothing without its HTTP status.
@@ -84,11 +84,11 @@ impl InquiryTable {
                 Inquiry::Refused { reason: Reason { code: RAIL_REFUSED.to_owned(), message }, rail }
             }
             Some(InquiryResult::NeverSeen) => Inquiry::NeverSeen,
-            Some(InquiryResult::Unsaid) | None => {
+            Some(InquiryResult::Inconclusive) | None => {
                 // Without an end there is no reference to record.
                 rail.reference = None;
                 let message = format!(
-                    "the bank answered the inquiry with HTTP {}, which does not say what became of the payment",
+                    "the bank answered the inquiry with HTTP {}, which does not say whether the payment was made",
                     response.status
                 );
                 // A bank that answers "pending" in its own JSON is healthy. If that counted as a failure, pending
@@ -117,7 +117,7 @@ mod tests {
         inquiry_table.inquiry(&HttpResponse { status, retry_after: None, body, ambiguous: false })
     }
 
-    fn is_unsaid(inquiry: &Inquiry) -> bool {
+    fn is_inconclusive(inquiry: &Inquiry) -> bool {
         matches!(inquiry, Inquiry::NoAnswer { .. } | Inquiry::Pending { .. })
     }
 
@@ -139,15 +139,15 @@ mod tests {
         let refused = inquire("", 200, Some(json!({ "status": "REFUSED", "code": "AC04" })));
         assert!(matches!(refused, Inquiry::Refused { rail, .. } if rail.code.as_deref() == Some("AC04")));
         assert_eq!(inquire("", 404, Some(json!({ "status": "UNKNOWN_KEY" }))), Inquiry::NeverSeen);
-        assert!(is_unsaid(&inquire("", 200, Some(json!({ "status": "PENDING" })))));
+        assert!(is_inconclusive(&inquire("", 200, Some(json!({ "status": "PENDING" })))));
     }
 
     #[test]
     fn a_status_alone_says_nothing_by_default() {
         for status in 200..600 {
-            assert!(is_unsaid(&inquire("", status, None)), "{status}");
+            assert!(is_inconclusive(&inquire("", status, None)), "{status}");
             assert!(
-                is_unsaid(&inquire("", status, Some(json!({ "status": 1, "message": "EXECUTED" })))),
+                is_inconclusive(&inquire("", status, Some(json!({ "status": 1, "message": "EXECUTED" })))),
                 "{status}"
             );
         }
@@ -155,16 +155,16 @@ mod tests {
 
     #[test]
     fn a_body_status_counts_only_with_its_http_status() {
-        assert!(is_unsaid(&inquire("", 200, Some(json!({ "status": "UNKNOWN_KEY" })))));
-        assert!(is_unsaid(&inquire("", 404, Some(json!({ "status": "EXECUTED" })))));
-        assert!(is_unsaid(&inquire("", 500, Some(json!({ "status": "REFUSED" })))));
-        assert!(is_unsaid(&inquire("", 200, Some(json!({ "status": "executed" })))));
+        assert!(is_inconclusive(&inquire("", 200, Some(json!({ "status": "UNKNOWN_KEY" })))));
+        assert!(is_inconclusive(&inquire("", 404, Some(json!({ "status": "EXECUTED" })))));
+        assert!(is_inconclusive(&inquire("", 500, Some(json!({ "status": "REFUSED" })))));
+        assert!(is_inconclusive(&inquire("", 200, Some(json!({ "status": "executed" })))));
     }
 
     #[test]
     fn a_body_status_with_two_meanings_says_nothing_by_itself() {
         let configured = BTreeMap::from([
-            ("202 EXECUTED".to_owned(), InquiryResult::Unsaid),
+            ("202 EXECUTED".to_owned(), InquiryResult::Inconclusive),
             ("410 REFUSED".to_owned(), InquiryResult::NeverSeen),
         ]);
         let settings: Settings = crate::config::read("url = 'https://x'".parse().unwrap()).unwrap();
@@ -183,7 +183,7 @@ mod tests {
             inquire(configured, 200, Some(json!({ "payment": { "state": "ACSC" } }))),
             Inquiry::Executed(_)
         ));
-        assert!(is_unsaid(&inquire(configured, 200, Some(json!({ "payment": { "state": "EXECUTED" } })))));
+        assert!(is_inconclusive(&inquire(configured, 200, Some(json!({ "payment": { "state": "EXECUTED" } })))));
         assert_eq!(inquire(configured, 410, None), Inquiry::NeverSeen);
     }
 }

@@ -1,6 +1,6 @@
 //! Responses that parsers read in different ways: the outcome is unknown, whatever the status.
 
-use crate::harness::{assert_accepted, assert_unknown, assert_unsaid, http, payment, rail_to, respond_with};
+use crate::harness::{assert_accepted, assert_inconclusive, assert_unknown, http, payment, rail_to, respond_with};
 
 const PAID: &str = r#"{"status": "EXECUTED", "reference": "R1"}"#;
 
@@ -67,7 +67,7 @@ async fn an_ambiguous_response_to_an_inquiry_says_nothing() {
             let (address, _) = respond_with(response(status, "", &body)).await;
             let got = rail_to(address, more).inquire(&payment()).await;
             println!("{status} {}", String::from_utf8_lossy(&body[..body.len().min(80)]));
-            assert_unsaid(&got);
+            assert_inconclusive(&got);
         }
     }
 }

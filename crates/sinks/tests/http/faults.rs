@@ -8,7 +8,7 @@ use tokio::net::TcpSocket;
 use tokio::sync::mpsc;
 
 use crate::harness::{
-    assert_accepted, assert_not_sent, assert_unknown, assert_unsaid, http, in_time, listen, payment, rail,
+    assert_accepted, assert_inconclusive, assert_not_sent, assert_unknown, http, in_time, listen, payment, rail,
     rail_to, read_request, respond_with,
 };
 
@@ -25,7 +25,7 @@ async fn a_refused_connection_has_sent_nothing() {
     let (_held, address) = closed_port();
     let rail = rail_to(address, "");
     assert_not_sent(&rail.dispatch(&payment()).await);
-    assert_unsaid(&rail.inquire(&payment()).await);
+    assert_inconclusive(&rail.inquire(&payment()).await);
 }
 
 #[tokio::test]
@@ -60,7 +60,7 @@ async fn a_connection_cut_after_the_request_was_read_may_have_sent() {
     assert_unknown(&rail.dispatch(&payment()).await);
     assert!(in_time(requests.recv()).await.unwrap().1.contains("instruction-1"));
     assert_eq!(connections.load(Ordering::SeqCst), 1, "it was sent again");
-    assert_unsaid(&rail.inquire(&payment()).await);
+    assert_inconclusive(&rail.inquire(&payment()).await);
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn a_truncated_response_is_unknown_wherever_it_ends() {
         let rail = rail_to(address, "");
         assert_unknown(&rail.dispatch(&payment()).await);
         assert_eq!(connections.load(Ordering::SeqCst), 1, "cut at {cut}: it was sent again");
-        assert_unsaid(&rail.inquire(&payment()).await);
+        assert_inconclusive(&rail.inquire(&payment()).await);
     }
 }
 
@@ -115,7 +115,7 @@ async fn a_response_that_never_comes_is_unknown() {
     .await;
     let rail = rail_to(address, "timeout = '2s'\nconnect_timeout = '1900ms'");
     assert_unknown(&rail.dispatch(&payment()).await);
-    assert_unsaid(&rail.inquire(&payment()).await);
+    assert_inconclusive(&rail.inquire(&payment()).await);
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn a_redirect_is_not_followed() {
         let (address, _) = respond_with(http(status, &format!("Location: http://{elsewhere}/\r\n"), "")).await;
         let rail = rail_to(address, "");
         assert_unknown(&rail.dispatch(&payment()).await);
-        assert_unsaid(&rail.inquire(&payment()).await);
+        assert_inconclusive(&rail.inquire(&payment()).await);
     }
     assert_eq!(visited.load(Ordering::SeqCst), 0);
 }
@@ -172,7 +172,7 @@ async fn an_html_page_of_a_gateway_ends_no_payment() {
     }
     for (status, body) in [(200, "EXECUTED"), (404, "not found"), (404, "{}"), (200, "[\"EXECUTED\"]")] {
         let (address, _) = respond_with(http(status, "", body)).await;
-        assert_unsaid(&rail_to(address, "").inquire(&payment()).await);
+        assert_inconclusive(&rail_to(address, "").inquire(&payment()).await);
     }
 }
 

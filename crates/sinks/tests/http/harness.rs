@@ -122,6 +122,6 @@ pub(crate) fn assert_accepted(answer: &Answer) {
 }
 
 #[track_caller]
-pub(crate) fn assert_unsaid(inquiry: &Inquiry) {
-    assert!(matches!(inquiry, Inquiry::NoAnswer { .. }), "not unsaid: {inquiry:?}");
+pub(crate) fn assert_inconclusive(inquiry: &Inquiry) {
+    assert!(matches!(inquiry, Inquiry::NoAnswer { .. }), "not inconclusive: {inquiry:?}");
 }
