@@ -1,6 +1,6 @@
 //! The API against its OpenAPI description: schemathesis sends valid and invalid requests and checks every response.
 //!
-//! By default it sends the same requests every time. `SYMPHONY_ASKED=500` sends that many to each endpoint, from the
+//! By default it sends the same requests every time. `SYMPHONY_REQUESTS=500` sends that many to each endpoint, from the
 //! seed `SYMPHONY_SEED`, which it prints.
 
 use std::path::Path;
@@ -68,9 +68,9 @@ async fn every_response_matches_the_openapi_description() {
     let fixture = Fixture::new().await;
     add_rows(&fixture).await;
     let console = fixture.console(&[("all", &["operate", "audit"]), ("reader", &["read"])]).await;
-    let requests = std::env::var("SYMPHONY_ASKED").unwrap_or_else(|_| "5".to_owned());
+    let requests = std::env::var("SYMPHONY_REQUESTS").unwrap_or_else(|_| "5".to_owned());
     let seed = std::env::var("SYMPHONY_SEED").unwrap_or_else(|_| "1".to_owned());
-    println!("SYMPHONY_ASKED={requests} SYMPHONY_SEED={seed}");
+    println!("SYMPHONY_REQUESTS={requests} SYMPHONY_SEED={seed}");
     run_schemathesis(&console, "reader", "fuzzing", &requests, &seed);
     run_schemathesis(&console, "all", "examples,coverage,fuzzing", &requests, &seed);
 }
