@@ -52,7 +52,7 @@ select r.nspname, format('constraint %I on %s', c.conname, r.name), 'definition'
 from relations r
 join pg_catalog.pg_constraint c on c.conrelid = r.oid and (c.contype <> 'n' or not c.convalidated)
 union all
--- A key from elsewhere refuses our DELETEs.
+-- A foreign key of another schema refuses our DELETEs.
 select r.nspname, format('foreign key %I of %s to %s', c.conname, c.conrelid::regclass, r.name), 'definition',
        pg_catalog.pg_get_constraintdef(c.oid), 'error'
 from relations r
@@ -75,7 +75,7 @@ select r.nspname, format('trigger %I on %s', t.tgname, r.name), 'definition',
        || case t.tgenabled when 'A' then ' always' when 'O' then '' when 'R' then ' replica only' else ' disabled' end, 'error'
 from relations r
 join pg_catalog.pg_trigger t on t.tgrelid = r.oid
--- Those of constraints have names without meaning; all that can be changed about them is this.
+-- Triggers of constraints have generated names; only their enabled state can be changed.
 where not t.tgisinternal or t.tgenabled <> 'O' and t.tgconstraint in (select c.oid from pg_catalog.pg_constraint c where c.conrelid = r.oid)
 union all
 select r.nspname, format('rule %I on %s', w.rulename, r.name), 'definition', md5(pg_catalog.pg_get_ruledef(w.oid)), 'error'

@@ -1,7 +1,7 @@
 -- Our roles: what they are, which roles they hold, and who can act as the owner.
 , edges as (
-  -- A membership is good for three things: to use the role's rights, to become it, to hand it on. 15 has no options for the
-  -- first two, which then come with it.
+  -- A membership can give three rights: INHERIT uses the role's privileges, SET becomes the role, ADMIN grants it to others.
+  -- PostgreSQL 15 has no options for the first two: every membership gives both.
   select m.member, m.roleid,
          bool_or(coalesce((to_jsonb(m) ->> 'set_option')::boolean, true) or coalesce((to_jsonb(m) ->> 'inherit_option')::boolean, true)) as usable,
          bool_or(m.admin_option) as admin

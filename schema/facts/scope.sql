@@ -1,4 +1,4 @@
--- What the queries of this folder look at: our schemas, what is in them, and our roles.
+-- The scope of the queries of this folder: our schemas, their objects, and our roles.
 --
 -- Each query is this list of CTEs and one other file after it; to run one by hand:
 -- `cat schema/facts/scope.sql schema/facts/roles.sql | psql`. Each returns the schema that a fact belongs to (null: the

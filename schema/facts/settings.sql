@@ -18,16 +18,16 @@ settings as (
 judged as (
   select s.*,
          case
-           -- It takes a superuser to set this one, for any role: triggers and foreign keys do not fire.
+           -- Only a superuser can set this one. Triggers and foreign keys then do not fire.
            when s.name = 'session_replication_role' and s.value <> 'origin' then 'error'
-           -- What was committed can be lost.
+           -- Commits can be lost.
            when s.name = 'synchronous_commit' and s.value = 'off' and s.setrole = 0 then 'error'
            when s.name = 'synchronous_commit' and s.value in ('off', 'local') then 'warning'
            -- Our functions keep state in these: claims could skip rows.
            when s.name like 'symphony.%' then case when s.setrole = 0 then 'error' else 'warning' end
            when s.name in ('default_transaction_isolation', 'default_transaction_read_only', 'default_transaction_deferrable', 'row_security',
                            'track_counts') then 'warning'
-           -- Our functions have a path of their own; a login's own path is its own business.
+           -- Our functions set their own search_path, so that of a login does not matter.
            when s.name = 'search_path' and s.setrole = 0 then 'warning'
          end as severity
   from settings s

@@ -1,6 +1,6 @@
--- What lies outside our schemas and reaches into them: replication, event triggers, and objects that read or write our tables.
+-- Objects outside our schemas that affect them: replication, event triggers, and objects that read or write our tables.
 , outside as (
-  -- Views, materialized views, and tables with rules. What their owner may not do, they do not do for others.
+  -- Views, materialized views, and tables with rules. They access our tables with the privileges of their owner.
   select w.ev_class, r.nspname, w.ev_type,
          pg_catalog.has_any_column_privilege(c.relowner, r.oid, 'SELECT') as reads,
          pg_catalog.has_table_privilege(c.relowner, r.oid, 'INSERT, UPDATE, DELETE, TRUNCATE') as writes
@@ -21,14 +21,14 @@ definers as materialized (
     and p.pronamespace not in (select s.oid from schemas s)
     and p.proowner not in (select o.oid from control o)
 ),
--- What their owners may not touch, they do not touch for others.
+-- The tables that the owners of these functions can access.
 reach as materialized (
   select d.proowner, r.oid, r.nspname, r.relname
   from (select distinct f.proowner from definers f) as d
   join relations r on r.relkind in ('r', 'p', 'v', 'm')
                   and pg_catalog.has_table_privilege(d.proowner, r.oid, 'SELECT, INSERT, UPDATE, DELETE')
 )
--- Our owner owns nothing elsewhere.
+-- Our owner must own nothing outside our schemas.
 select null::name as schema, format('%s %s owned by symphony_control', i.type, i.identity) as object, 'definition' as facet, 'exists' as value,
        'error' as severity
 from control o
@@ -54,11 +54,11 @@ where (x.reads or x.writes)
   and c.relowner not in (select o.oid from control o)
 group by x.nspname, c.oid, c.relkind, c.relacl, c.relowner
 union all
--- The text of a function has no dependencies; its words have to do.
+-- PostgreSQL records no dependencies of a function's body, so search its words.
 select r.nspname, format('security definer function %s on our tables', f.oid::regprocedure), 'definition', 'exists', 'warning'
 from definers f
 join reach r on r.proowner = f.proowner
--- The plain search first: it is far cheaper than the words, and seldom finds anything.
+-- The substring search comes first: it is far cheaper than the word search, and seldom matches.
 where strpos(f.body, r.relname) > 0
       and r.relname ~ '^[a-z0-9_]+$'
       and f.body ~ ('\m' || r.relname || '\M')
@@ -75,7 +75,7 @@ where p.puballtables
    or exists (select from pg_catalog.pg_publication_rel t where t.prpubid = p.oid and t.prrelid in (select r.oid from relations r))
    or exists (select from pg_catalog.pg_publication_namespace t where t.pnpubid = p.oid and t.pnnspid in (select s.oid from schemas s))
 union all
--- What arrives is written past our functions, and without statement-level triggers. Where its owner may not write, nothing is.
+-- A subscription writes without our functions and without statement-level triggers, if its owner may write.
 select r.nspname, format('subscription %I to %s', s.subname, r.name), 'definition', 'exists', 'error'
 from pg_catalog.pg_subscription s
 join pg_catalog.pg_subscription_rel t on t.srsubid = s.oid
@@ -83,7 +83,7 @@ join relations r on r.oid = t.srrelid
 where pg_catalog.has_table_privilege(s.subowner, r.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
    or pg_catalog.pg_has_role(s.subowner, r.relowner, 'MEMBER')
 union all
--- It takes a superuser to make one; its code runs as the role that changes the schema, an installer included.
+-- Only a superuser can create an event trigger. Its code runs as the role that changes the schema, an installer included.
 select null, format('event trigger %I', e.evtname), 'definition', format('on %s: %s', e.evtevent, e.evtfoid::regproc),
        case when o.rolsuper then 'warning' else 'error' end
 from pg_catalog.pg_event_trigger e
