@@ -89,6 +89,6 @@ mod tests {
     #[tokio::test]
     async fn a_poll_that_never_returns_times_out() {
         let timeout = Duration::from_millis(30);
-        until_some::<()>("it answers", timeout, async || std::future::pending().await).await.unwrap_err();
+        until_some::<()>("it returns", timeout, async || std::future::pending().await).await.unwrap_err();
     }
 }

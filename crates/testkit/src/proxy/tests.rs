@@ -175,9 +175,9 @@ async fn what_is_stalled_towards_the_client_is_executed_and_not_answered() {
     let client = fixture.connect().await;
     fixture.proxy.stall(Direction::ToClient);
     let mut asking = pin(client.batch_execute("insert into kept values (1)"));
-    let executed = wait::until("the row is there", DEFAULT_TIMEOUT, async || fixture.kept().await == [1]);
+    let executed = wait::until("the row is committed", DEFAULT_TIMEOUT, async || fixture.kept().await == [1]);
     tokio::select! {
-        answer = &mut asking => panic!("there was an answer: {answer:?}"),
+        answer = &mut asking => panic!("the client got a reply: {answer:?}"),
         executed = executed => executed.unwrap(),
     }
     fixture.proxy.release();

@@ -59,9 +59,9 @@ impl SharedServer {
         let (user, is_superuser, may_create): (String, bool, bool) = (login.get(0), login.get(1), login.get(2));
         if !is_superuser {
             let lacks = if may_create {
-                "is no superuser: the proofs act as every role, the owner included"
+                "is not a superuser: the proofs act as every role, the owner included"
             } else {
-                "may not create databases, and is no superuser: the proofs need both"
+                "may not create databases, and is not a superuser: the proofs need both"
             };
             return Err(Error::Rights { user, lacks });
         }

@@ -10,11 +10,11 @@ async fn a_cluster_listens_on_the_loopback_address_and_leaves_nothing_behind() {
     let cluster = start(Options::default()).await;
     let folder = cluster.folder().to_path_buf();
 
-    assert_eq!(ask(&cluster, "select 1").await, "1");
-    assert_eq!(ask(&cluster, "show listen_addresses").await, "127.0.0.1");
-    assert_eq!(ask(&cluster, "show fsync").await, "off");
-    assert_eq!(ask(&cluster, "show server_encoding").await, "UTF8");
-    let version = ask(&cluster, "show server_version").await;
+    assert_eq!(query_text(&cluster, "select 1").await, "1");
+    assert_eq!(query_text(&cluster, "show listen_addresses").await, "127.0.0.1");
+    assert_eq!(query_text(&cluster, "show fsync").await, "off");
+    assert_eq!(query_text(&cluster, "show server_encoding").await, "UTF8");
+    let version = query_text(&cluster, "show server_version").await;
     assert_eq!(version, cluster.binaries().version());
     let mode = fs::metadata(folder.join("data")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
@@ -36,14 +36,14 @@ async fn dropping_a_cluster_stops_its_server_and_removes_its_folder() {
 async fn two_clusters_run_at_the_same_time() {
     let (one, other) = tokio::join!(start(Options::default()), start(Options::default()));
     assert_ne!(one.port(), other.port());
-    assert_eq!(ask(&one, "select 1").await, "1");
-    assert_eq!(ask(&other, "select 1").await, "1");
+    assert_eq!(query_text(&one, "select 1").await, "1");
+    assert_eq!(query_text(&other, "select 1").await, "1");
 }
 
 #[tokio::test]
 async fn what_was_committed_survives_a_kill_of_every_process() {
     let mut cluster = start(Options { durable: true, ..Options::default() }).await;
-    assert_eq!(ask(&cluster, "show fsync").await, "on");
+    assert_eq!(query_text(&cluster, "show fsync").await, "on");
     run(&cluster, "create table kept (value int); insert into kept values (7)").await;
     let url = cluster.url("postgres");
     let (uncommitted, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
@@ -56,7 +56,7 @@ async fn what_was_committed_survives_a_kill_of_every_process() {
 
     cluster.restart().await.unwrap();
     assert_eq!(cluster.url("postgres"), url);
-    assert_eq!(ask(&cluster, "select string_agg(value::text, ',') from kept").await, "7");
+    assert_eq!(query_text(&cluster, "select string_agg(value::text, ',') from kept").await, "7");
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn a_stopped_cluster_keeps_its_data_and_its_port() {
 
     cluster.restart().await.unwrap();
     assert_eq!(cluster.port(), port);
-    assert_eq!(ask(&cluster, "select value from kept").await, "7");
+    assert_eq!(query_text(&cluster, "select value from kept").await, "7");
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn a_port_that_another_process_took_is_replaced_by_a_free_one() {
     cluster.serve(Port::AnyFree).await.unwrap();
 
     assert_ne!(cluster.port(), taken.local_addr().unwrap().port());
-    assert_eq!(ask(&cluster, "select 1").await, "1");
+    assert_eq!(query_text(&cluster, "select 1").await, "1");
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn a_server_outlives_the_thread_that_started_it() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let started = std::thread::spawn(move || runtime().block_on(start(Options::default())));
     let cluster = started.join().unwrap();
-    assert_eq!(ask(&cluster, "select 1").await, "1");
+    assert_eq!(query_text(&cluster, "select 1").await, "1");
 }
 
 async fn start(options: Options) -> Cluster {
@@ -131,7 +131,7 @@ async fn run(cluster: &Cluster, sql: &str) {
 }
 
 /// The first column of the first row, as text.
-async fn ask(cluster: &Cluster, sql: &str) -> String {
+async fn query_text(cluster: &Cluster, sql: &str) -> String {
     let messages = connect(cluster).await.simple_query(sql).await.unwrap();
     let row = messages.iter().find_map(|message| match message {
         tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
