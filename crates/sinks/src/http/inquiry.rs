@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_settings_may_name_other_statuses() {
-        let configured = "status_key = '/payment/state'\ninquiry = { '200 ACSC' = 'executed', '410' = 'never_seen', '200 EXECUTED' = 'unsaid' }";
+        let configured = "status_key = '/payment/state'\ninquiry = { '200 ACSC' = 'executed', '410' = 'never_seen', '200 EXECUTED' = 'inconclusive' }";
         assert!(matches!(
             inquire(configured, 200, Some(json!({ "payment": { "state": "ACSC" } }))),
             Inquiry::Executed(_)
