@@ -6,14 +6,14 @@
 --
 -- Under a held snapshot every number leaves a dead version of the row. A search from the front of the index reads all
 -- of them, and INSERT … ON CONFLICT searches that way. The newest version is last in the index, so this function
--- searches from the end. It uses a range, because for an equality the planner ignores the order.
+-- searches from the end. It uses a range, because for an equality the planner ignores the order. Its callers disable
+-- sequential scans; to set that here once more would cost as much as the search.
 -- Locks: the participant's row, until the transaction ends. For: the enqueue functions and redrive_payment_outbox.
 create or replace function symphony.bump_participant_outbox_seq(p_participant_id text)
   returns bigint
   language plpgsql
   security definer
   set search_path = pg_catalog, symphony, pg_temp
-  set enable_seqscan = off
 as $$
 declare
   v_place tid;

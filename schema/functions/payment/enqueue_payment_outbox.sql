@@ -30,7 +30,8 @@ declare
   v_digest bytea;
   v_known  record;
 begin
-  -- The rules of check_enqueue, repeated here because a call costs as much as the row. It raises the error.
+  -- The rules of check_enqueue, repeated here because a call costs as much as the row. It raises the error. The same for the digest of
+  -- outbox_content_digest and, below, for uuidv7.
   if (p_instruction_id ~ '[^[:space:]]' and char_length(p_instruction_id) <= 200
       and p_participant_id ~ '[^[:space:]]' and char_length(p_participant_id) <= 200
       and p_idempotency_key ~ '[^[:space:]]' and char_length(p_idempotency_key) <= 200
@@ -38,10 +39,16 @@ begin
       and (pg_column_size(p_payload) < 800 or not jsonb_path_exists(p_payload, '$.**{101 to last}'))) is not true then
     perform check_enqueue(array[p_instruction_id], array[p_participant_id], array[p_idempotency_key], array[p_rail_type], array[p_payload]);
   end if;
-  v_digest := outbox_content_digest(p_idempotency_key, p_instruction_id, p_participant_id, p_rail_type, p_payload);
+  v_digest := sha256(convert_to(
+    concat(char_length(p_idempotency_key), ':', p_idempotency_key, char_length(p_instruction_id), ':', p_instruction_id,
+           char_length(p_participant_id), ':', p_participant_id, char_length(p_rail_type), ':', p_rail_type, p_payload::text),
+    'UTF8'));
 
   insert into payment_outbox_keys as k (idempotency_key, instruction_id, outbox_id, content_digest)
-  select p_idempotency_key, p_instruction_id, uuidv7(), v_digest
+  select p_idempotency_key, p_instruction_id,
+         overlay('0' || to_hex((date_part('epoch', clock_timestamp()) * 4096000)::bigint) || substr(gen_random_uuid()::text, 20)
+                 placing '7' from 13 for 0)::uuid,
+         v_digest
   from payment_rails r
   where r.rail_type = p_rail_type
     and r.retired_at is null

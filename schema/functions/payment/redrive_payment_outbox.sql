@@ -14,6 +14,7 @@ create or replace function symphony.redrive_payment_outbox(
   language plpgsql
   security definer
   set search_path = pg_catalog, symphony, pg_temp
+  set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare

@@ -54,7 +54,6 @@ begin
          select k.outbox_id
          from payment_outbox_keys k
          where p_idempotency_key is null
-           and hashtextextended(k.instruction_id, 0) = hashtextextended(p_instruction_id, 0)
            and k.instruction_id = p_instruction_id)
         union all
         select o.outbox_id
