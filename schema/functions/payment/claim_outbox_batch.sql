@@ -2,7 +2,7 @@
 --
 -- Two workers must never hold the same row: the row lock prevents that. A dead worker must not hold a row for ever:
 -- its lease expires. Before the claim grants an expired lease to another worker, end_expired_leases records its end in
--- the ledger. Their list stands in the setting symphony.repaired_leases until the transaction ends.
+-- the ledger. The setting symphony.repaired_leases lists the ended leases until the transaction ends.
 --
 -- The claim reads the queue rail by rail, so a paused rail or a rail at its in-flight limit costs nothing, however
 -- many rows it has. The merged order of all rails, by next_attempt_at and created_at, decides how many rows each rail
@@ -50,21 +50,26 @@ as $$
 declare
   v_window         constant int := 1000;
   v_index          constant oid := 'payment_outbox_pending_claim_order'::regclass;
+  v_stream_index   constant oid := 'payment_outbox_pending_stream_order'::regclass;
   -- Most sessions have saved no low watermark: then no rail is looked up.
   v_has_watermarks constant boolean := current_setting('symphony.claim_low_watermarks', true) <> '';
   v_rail           record;
   v_capacity       int;
   -- p_limits, less what this claim has found so far.
   v_limits         jsonb := p_limits;
-  v_parked         int;
   v_scanned        bigint;
+  -- Ordered rails: how many rows the claim examines at most, how many it did, whether it may still park rows, and how
+  -- many it parked.
+  v_scan_limit     int := v_window + p_batch_size;
+  v_examined       bigint;
+  v_may_park       boolean := true;
+  v_parked         int;
   -- The rails that have due rows and capacity, as parallel arrays.
   v_rails          text[];
   v_ordered        boolean[];
   v_low_watermarks timestamptz[];
+  v_capacities     int[];
   v_quotas         int[];
-  -- How many rows of an ordered rail the claim reads.
-  v_scan_limits    int[];
   -- Rails with an in-flight limit: those whose row this claim has locked, the free capacity of the current one (null if another
   -- claim holds its row), whether there was such a rail, the round that may lock rails, and whether it may wait for one.
   v_limited        text[] := '{}';
@@ -107,7 +112,7 @@ begin
     v_rails := '{}';
     v_ordered := '{}';
     v_low_watermarks := '{}';
-    v_quotas := '{}';
+    v_capacities := '{}';
     v_row_ids := '{}';
     v_repeat := false;
     v_wanted := p_batch_size - v_claimed;
@@ -154,27 +159,9 @@ begin
       v_rails := v_rails || v_rail.rail_type;
       v_ordered := v_ordered || v_rail.ordered;
       v_low_watermarks := v_low_watermarks || v_rail.low_watermark;
-      v_quotas := v_quotas || v_capacity;
+      v_capacities := v_capacities || v_capacity;
     end loop;
-
-    -- Rows may be locked only now, after every rail row that the claim needs: this order prevents deadlocks.
-    for i in 1 .. cardinality(v_rails) loop
-      v_scan_limits[i] := v_window;
-      continue when not v_ordered[i];
-      -- A few rows at first; more only while most of them turn out to be parked.
-      v_parked := park_behind_head(v_rails[i], 64, v_low_watermarks[i]);
-      if v_parked = 0 then
-        -- Rows behind a head that is being completed right now cannot be parked. The claim reads past them, so that
-        -- they do not block other participants.
-        v_scan_limits[i] := 100 * v_window;
-      elsif v_parked >= 32 then
-        v_parked := park_behind_head(v_rails[i], v_window, v_low_watermarks[i]);
-        if v_parked = v_window then
-          -- There may be due rows behind those that were not parked: notify, so that another claim follows at once.
-          perform pg_notify('outbox_pending', 'new_work');
-        end if;
-      end if;
-    end loop;
+    v_quotas := v_capacities;
 
     if cardinality(v_rails) > 1 then
       -- Each rail's share of the first rows in the merged order of all rails.
@@ -185,7 +172,7 @@ begin
         from unnest(v_rails) with ordinality as r (rail_type, place)
         left join (
           select r.rail_type
-          from unnest(v_rails, v_ordered, v_low_watermarks, v_quotas) as r (rail_type, ordered, low_watermark, capacity)
+          from unnest(v_rails, v_ordered, v_low_watermarks, v_capacities) as r (rail_type, ordered, low_watermark, capacity)
           cross join lateral (
             select f.next_attempt_at, f.created_at
             from (
@@ -196,7 +183,7 @@ begin
                 and p.next_attempt_at between r.low_watermark and now()
                 and (p.lease_expires_at is null or p.lease_expires_at <= now())
               order by p.next_attempt_at, p.created_at
-              limit v_window
+              limit v_scan_limit
             ) f
             where not r.ordered
                or (
@@ -215,10 +202,16 @@ begin
       ) c;
     end if;
 
+    -- Rows may be locked only now, after every rail row that the claim needs: this order prevents deadlocks.
     for i in 1 .. cardinality(v_rails) loop
+      if v_quotas[i] = 0 and v_ordered[i] and v_may_park then
+        -- If the batch has space left, every row that was counted is behind a head: examine them again, to park them.
+        v_quotas[i] := least(v_capacities[i], v_wanted - (select sum(q.quota) from unnest(v_quotas) as q (quota)));
+      end if;
       continue when v_quotas[i] = 0;
       v_scanned := pg_stat_get_xact_tuples_returned(v_index);
       if v_ordered[i] then
+        v_examined := pg_stat_get_xact_numscans(v_stream_index);
         select array_agg(d.row_id), array_agg(d.row_id) filter (where d.lease_token is not null),
                array_agg(d.outbox_id) filter (where d.lease_token is not null), sum(d.bytes)
         into v_found, v_expired_rows, v_expired_ids, v_bytes
@@ -233,7 +226,7 @@ begin
               and p.next_attempt_at between v_low_watermarks[i] and now()
               and (p.lease_expires_at is null or p.lease_expires_at <= now())
             order by p.next_attempt_at, p.created_at
-            limit v_scan_limits[i]
+            limit v_scan_limit
           ) f
           join payment_outbox_pending p on p.ctid = f.row_id
           where (p.lease_expires_at is null or p.lease_expires_at <= now())
@@ -249,6 +242,27 @@ begin
           limit v_quotas[i]
           for update of p skip locked
         ) d;
+        -- The stream index was searched once for each row that was examined.
+        v_examined := pg_stat_get_xact_numscans(v_stream_index) - v_examined;
+        if v_may_park and v_examined > coalesce(cardinality(v_found), 0) and coalesce(cardinality(v_found), 0) < v_quotas[i] then
+          -- Some rows were behind a head, and the claim could use more. It reads a few of them at first, to park them.
+          v_may_park := false;
+          v_parked := park_behind_head(v_rails[i], 64, v_low_watermarks[i], v_found);
+          if v_parked >= 32 then
+            v_parked := park_behind_head(v_rails[i], v_window, v_low_watermarks[i], v_found);
+          end if;
+          if v_examined >= v_scan_limit then
+            -- There may be due rows behind those that were examined. If heads that are being completed right now kept rows
+            -- from being parked, read past them, so that they do not block other participants.
+            v_repeat := v_repeat or coalesce(v_parked, 1) > 0;
+            if v_parked is null then
+              v_scan_limit := 100 * v_window;
+            elsif v_parked = v_window then
+              -- Let another claim park the rest.
+              perform pg_notify('outbox_pending', 'new_work');
+            end if;
+          end if;
+        end if;
       else
         select array_agg(d.row_id), array_agg(d.row_id) filter (where d.lease_token is not null),
                array_agg(d.outbox_id) filter (where d.lease_token is not null), sum(d.bytes)

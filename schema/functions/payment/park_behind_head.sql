@@ -1,15 +1,22 @@
 -- Parks rows of an ordered rail that wait behind an earlier row of their participant, so that claims skip them.
 --
--- It reads the first rows of the claim order and parks those that are not the head of their stream. Parking saves
--- scans; it does not enforce the order: a claim checks the order of the rows that it takes, parked or not.
+-- It reads the first rows of the claim order. Parking a row and unparking it are two updates that write every index, so
+-- it parks a row only if that row waits for longer than a moment: its head waits for a retry, or has been leased for a
+-- second, or is at least 16 sequence numbers ahead. p_claimed has the rows that the caller is about to lease. Parking
+-- saves scans; it does not enforce the order: a claim checks the order of the rows that it takes, parked or not.
 --
 -- The completion that ends the predecessor unparks a row. So a row may be parked only behind a head that still exists:
 -- this locks the head FOR SHARE, and the head's completion waits and then sees the parked row. A head that is being
 -- changed is locked already; rows behind it are not parked. FOR KEY SHARE would not do: it is compatible with an
 -- UPDATE under way, so PostgreSQL would follow the head's versions and wait at a stronger lock, in spite of SKIP
--- LOCKED. Both transactions are short, and neither waits for a producer. Returns how many rows were parked.
+-- LOCKED. Both transactions are short, and neither waits for a producer. Returns how many rows were parked; null if
+-- none was, because each head was locked.
 -- Locks: the rows it parks, and their heads. For: claim_outbox_batch.
-create or replace function symphony.park_behind_head(p_rail_type text, p_window int, p_low_watermark timestamptz)
+create or replace function symphony.park_behind_head(
+  p_rail_type     text,
+  p_window        int,
+  p_low_watermark timestamptz,
+  p_claimed       tid[])
   returns int
   language plpgsql
   security definer
@@ -24,10 +31,10 @@ create or replace function symphony.park_behind_head(p_rail_type text, p_window 
 as $$
 #variable_conflict use_column
 declare
-  v_waiting uuid[];
-  v_heads   uuid[];
-  v_locked_heads    uuid[];
-  v_parked  int;
+  v_waiting      uuid[];
+  v_heads        uuid[];
+  v_locked_heads uuid[];
+  v_parked       int;
 begin
   select array_agg(w.outbox_id), array_agg(w.head_id)
   into v_waiting, v_heads
@@ -45,7 +52,8 @@ begin
     ) f
     join payment_outbox_pending p on p.outbox_id = f.outbox_id
     cross join lateral (
-      select h.outbox_id
+      select h.outbox_id, h.sequence_id, h.claimed_at,
+             h.lease_token is not null or coalesce(h.ctid = any (p_claimed), false) as is_leased
       from payment_outbox_pending h
       where h.participant_id = p.participant_id
         and h.rail_type = p.rail_type
@@ -53,6 +61,7 @@ begin
       limit 1
     ) h
     where h.outbox_id <> p.outbox_id
+      and (not h.is_leased or h.claimed_at < now() - interval '1 second' or p.sequence_id >= h.sequence_id + 16)
       and not p.parked
       and p.lease_token is null
     for no key update of p skip locked
@@ -69,6 +78,9 @@ begin
     where p.outbox_id = any (array(select distinct h.outbox_id from unnest(v_heads) as h (outbox_id)))
     for share skip locked
   ) h;
+  if v_locked_heads is null then
+    return null;
+  end if;
 
   update payment_outbox_pending p
   set parked = true
@@ -81,5 +93,5 @@ begin
 end
 $$;
 
-comment on function symphony.park_behind_head(text, int, timestamptz) is
+comment on function symphony.park_behind_head(text, int, timestamptz, tid[]) is
   'Parks rows that wait behind an earlier row of their participant on an ordered rail; returns how many.';

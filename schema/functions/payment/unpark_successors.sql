@@ -1,7 +1,8 @@
 -- Unparks the rows that waited behind rows that have just ended, and notifies an idle relayer.
 --
--- When a row ends on an ordered rail, the next row of its stream may be parked: it returns to the claim order and is
--- due now. Leased successors are skipped, as they may be ending right now; see docs/decisions/0001-ordered-rails.md.
+-- When a row ends on an ordered rail, the next row of its stream can be claimed. If it is parked, it returns to the
+-- claim order and is due now. Leased successors are skipped, as they may be ending right now; see
+-- docs/decisions/0001-ordered-rails.md. No INSERT announces the successor, so an idle relayer is notified here.
 -- The arrays name the rows that ended on ordered rails. p_capacity_freed says that a rail with max_in_flight has a
 -- free lease again: it needs the same notification, because no INSERT sends one.
 -- Locks: the successors. For: record_attempts, record_terminal_attempts and quarantine_outbox.
@@ -19,14 +20,14 @@ create or replace function symphony.unpark_successors(p_participants text[], p_r
   set enable_mergejoin = off
 as $$
 declare
-  v_unparked boolean := false;
+  v_has_successor boolean := false;
 begin
   if p_participants is not null then
     with successors as (
-      select n.outbox_id
+      select n.outbox_id, n.parked
       from unnest(p_participants, p_rails, p_sequence_ids) as e (participant_id, rail_type, sequence_id)
       cross join lateral (
-        select p.outbox_id
+        select p.outbox_id, p.parked
         from payment_outbox_pending p
         where p.participant_id = e.participant_id
           and p.rail_type = e.rail_type
@@ -39,19 +40,22 @@ begin
     waiting as (
       select p.ctid as place
       from payment_outbox_pending p
-      where p.outbox_id = any (array(select s.outbox_id from successors s))
+      where p.outbox_id = any (array(select s.outbox_id from successors s where s.parked))
         and p.parked
       order by p.outbox_id
       for no key update
+    ),
+    unparked as (
+      update payment_outbox_pending p
+      set parked = false,
+          next_attempt_at = greatest(p.next_attempt_at, now())
+      from waiting w
+      where p.ctid = w.place
     )
-    update payment_outbox_pending p
-    set parked = false,
-        next_attempt_at = greatest(p.next_attempt_at, now())
-    from waiting w
-    where p.ctid = w.place;
-    v_unparked := found;
+    select exists (select from successors)
+    into v_has_successor;
   end if;
-  if v_unparked or p_capacity_freed then
+  if v_has_successor or p_capacity_freed then
     perform notify_idle_relayers('outbox_pending');
   end if;
 end

@@ -249,11 +249,11 @@ async fn a_payload_is_for_auditors_alone() {
 }
 
 #[tokio::test]
-async fn what_claims_have_set_aside_on_an_ordered_rail_is_counted_as_parked() {
+async fn a_row_of_an_ordered_rail_is_parked_if_it_waits_for_longer_than_a_moment() {
     let fixture = Fixture::new().await;
     let ordered = RailPolicy { ordered: Some(true), ..RailPolicy::default() };
     set_rail(&fixture.root, RAIL, &ordered, AUDIT).await.unwrap();
-    for number in 1..=3 {
+    for number in 1..=20 {
         fixture.enqueue(number).await;
     }
     let readonly = fixture.login("symphony_readonly").await;
@@ -261,14 +261,30 @@ async fn what_claims_have_set_aside_on_an_ordered_rail_is_counted_as_parked() {
         let rail = reader::backlog(&readonly).await.unwrap().rails.remove(0);
         (rail.due, rail.leased, rail.parked, rail.more_parked)
     };
-    assert_eq!(seen().await, (3, 0, 0, false));
+    let set = async |assignment: &str| {
+        let update = format!("update symphony.payment_outbox_pending set {assignment} where sequence_id = 1");
+        fixture.root.execute(&update, &[]).await.unwrap();
+    };
+    assert_eq!(seen().await, (20, 0, 0, false));
     let head = fixture.claim().await;
     assert_eq!(head.len(), 1, "only the head of the stream");
-    while seen().await != (0, 1, 2, false) {
-        assert!(fixture.claim().await.is_empty());
-    }
+    // Its lease is fresh, so it may end soon: only the rows from the 17th on are parked.
+    set("claimed_at = now() + interval '1 hour'").await;
+    assert!(fixture.claim().await.is_empty());
+    assert_eq!(seen().await, (15, 1, 4, false));
+    set("claimed_at = now() - interval '2 seconds'").await;
+    assert!(fixture.claim().await.is_empty());
+    assert_eq!(seen().await, (0, 1, 19, false));
+
+    // The end of the head makes the next row due; a head that waits for its retry parks it again.
     complete(&fixture.root, &worker(), &completion(&head[0], dispatched())).await.unwrap();
-    assert_eq!(seen().await, (1, 0, 1, false));
+    assert_eq!(seen().await, (1, 0, 18, false));
+    let head = fixture.claim().await;
+    complete(&fixture.root, &worker(), &completion(&head[0], dispatched())).await.unwrap();
+    let head = fixture.claim().await;
+    complete(&fixture.root, &worker(), &completion(&head[0], retryable(None))).await.unwrap();
+    assert!(fixture.claim().await.is_empty());
+    assert_eq!(seen().await, (0, 0, 17, false));
 }
 
 #[tokio::test]
