@@ -18,6 +18,7 @@ to symphony_executor;
 
 -- PostgreSQL calls the functions of a view as the role that reads it.
 grant execute on function
+  symphony.event_backlog,
   symphony.event_claim_timeout
 to symphony_executor, symphony_operator, symphony_readonly, symphony_auditor;
 

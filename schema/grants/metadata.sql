@@ -35,7 +35,11 @@ grant execute on function
   symphony.read_metadata
 to symphony_auditor;
 
--- What a relayer reads for its gauges.
+-- What a relayer reads for its gauges. PostgreSQL calls the functions of a view as the role that reads it.
+grant execute on function
+  symphony.metadata_backlog
+to symphony_executor;
+
 grant select on
   symphony.metadata_outbox_status
 to symphony_executor;

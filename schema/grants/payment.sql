@@ -40,6 +40,7 @@ grant execute on function
   symphony.payment_backlog,
   symphony.payment_leases,
   symphony.payment_recent_stats,
+  symphony.payment_status,
   symphony.quarantined_outboxes_total,
   symphony.search_payment_outboxes
 to symphony_operator, symphony_readonly, symphony_auditor;
@@ -57,7 +58,11 @@ grant select on
   symphony.unknown_outcome_codes
 to symphony_operator, symphony_readonly, symphony_auditor;
 
--- All that a relayer reads: the policies of its rails, and totals for its gauges.
+-- All that a relayer reads: the policies of its rails, and totals for its gauges. PostgreSQL calls the functions of a view as the role that reads it.
+grant execute on function
+  symphony.payment_status
+to symphony_executor;
+
 grant select on
   symphony.payment_rail_policies,
   symphony.supervisor_outbox_status

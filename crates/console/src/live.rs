@@ -50,7 +50,7 @@ async fn fingerprint(console: &Console) -> Option<u64> {
     let overview = api::overview(console).await.ok()?;
     let mut hasher = DefaultHasher::new();
     if let Some(api::Payments { backlog, dead_letters, .. }) = &overview.payments {
-        backlog.total.hash(&mut hasher);
+        (backlog.total, backlog.estimate).hash(&mut hasher);
         for rail in &backlog.rails {
             (rail.due, rail.leased, rail.expired, rail.scheduled, rail.parked, rail.paused).hash(&mut hasher);
         }

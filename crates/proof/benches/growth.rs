@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p symphony-proof --bench growth` starts a private PostgreSQL for it: up to a million waiting and a million ended, some minutes. The long form is
 //! `SYMPHONY_PENDING=10000000` before it (12 GB, 5 minutes), or `SYMPHONY_LEDGER=50000000` (30 GB, 8 minutes): as much as fits into the machine's memory. Exits with 1 if a claim costs more than 1.5 times
-//! what it costs with 1,000 waiting.
+//! what it costs with 1,000 waiting, or if a read of the backlog or a repair pass takes more than 50 ms.
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot ask the database has failed")]
 
 use std::{
@@ -13,7 +13,7 @@ use std::{
 use symphony_client::payment::Instruction;
 use symphony_client::payment::tokio_postgres::Prepared;
 use symphony_db::payment::worker::{self, Claimed};
-use symphony_db::payment::{Completion, Outcome, RailAnswer};
+use symphony_db::payment::{Completion, Outcome, RailAnswer, reader};
 use symphony_db::{BatchSize, WorkerId};
 use symphony_testkit::{
     bulk_rows,
@@ -22,12 +22,14 @@ use symphony_testkit::{
 use tokio_postgres::Client;
 
 const ROUNDS: u64 = 41;
-/// How often it is looked how things are, at the end.
-const STATUS_ROUNDS: u32 = 5;
+/// How often the backlog is read and repaired, at the end.
+const STATUS_ROUNDS: u32 = 21;
 /// How many are enqueued one by one, claimed together and completed together in a round.
 const STEP: u16 = 100;
 /// How much more a claim may cost than with a thousand waiting.
 const GOAL: f64 = 1.5;
+/// How many milliseconds a read of the backlog and a repair pass may take.
+const READ_GOAL: f64 = 50.0;
 
 /// One database and a session in it.
 struct Fixture {
@@ -41,7 +43,9 @@ struct Fixture {
     millis: [Vec<f64>; CALLS.len()],
 }
 
-const CALLS: [&str; 4] = ["enqueue of 1", "claim of 100", "complete of 100", "status"];
+const CALLS: [&str; 6] = ["enqueue of 1", "claim of 100", "complete of 100", "status", "overview", "repair"];
+/// The first of them that must not grow with what waits.
+const FIRST_READ: usize = 3;
 
 impl Fixture {
     async fn new(server: &Server, pending: i32, ended: i32, participants: i32) -> Self {
@@ -104,11 +108,22 @@ impl Fixture {
         assert!(completed.iter().all(Result::is_ok));
     }
 
-    /// Looks how things are. It counts whatever waits, and so drives what the others need out of memory.
+    /// Reads the backlog as the gauges and `symphony status` do, then as the console does, and runs a repair pass.
     async fn status(&mut self) {
         let began = Instant::now();
-        self.client.query("select * from symphony.supervisor_outbox_status", &[]).await.unwrap();
+        reader::status(&self.client).await.unwrap();
         self.millis[3].push(millis(began));
+
+        let began = Instant::now();
+        reader::backlog(&self.client).await.unwrap();
+        reader::recent_stats(&self.client).await.unwrap();
+        reader::count_dead_letters(&self.client, None, None).await.unwrap();
+        reader::leases(&self.client).await.unwrap();
+        self.millis[4].push(millis(began));
+
+        let began = Instant::now();
+        worker::repair(&self.client, &WorkerId::from("bench"), BatchSize::MAX).await.unwrap();
+        self.millis[5].push(millis(began));
     }
 }
 
@@ -171,17 +186,22 @@ async fn main() -> ExitCode {
         "",
         CALLS.map(|call| format!("{call:>20}")).concat()
     );
-    let mut worst: f64 = 0.0;
+    let (mut worst, mut slowest) = (0.0_f64, 0.0_f64);
     for fixture in &fixtures {
         let cells = std::array::from_fn::<_, { CALLS.len() }, _>(|call| {
             let (own, first) = (median(&fixture.millis[call]), median(&fixtures[0].millis[call]));
             (own, own / first)
         });
         worst = worst.max(cells[1].1);
+        slowest = cells[FIRST_READ..].iter().map(|cell| cell.0).fold(slowest, f64::max);
         println!("{:<45}{}", fixture.name, cells.map(|(own, ratio)| format!("{own:>13.3} {ratio:>6.2}")).concat());
     }
     if worst > GOAL {
         eprintln!("a claim costs {worst:.2} times as much as with 1,000 waiting; it should be at most {GOAL}");
+        return ExitCode::FAILURE;
+    }
+    if slowest > READ_GOAL {
+        eprintln!("a read of the backlog or a repair takes {slowest:.1} ms; it should be at most {READ_GOAL}");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS

@@ -31,7 +31,7 @@ const QUERIES: [&str; 31] = [
        where o.created_at >= now() - interval '1 day' and o.created_at < now()
          and (o.created_at, o.operation_id) > (now() - interval '1 day', '00000000-0000-0000-0000-000000000000')
        order by o.created_at, o.operation_id limit 100",
-    event::reader::BACKLOG,
+    "select * from symphony.event_backlog()",
     event::reader::RECENT_STATS,
     "select * from symphony.metadata_backlog()",
     "select * from symphony.metadata_recent_stats()",

@@ -1,15 +1,22 @@
 -- Counts pending payments by rail without reading the whole queue.
 --
--- Each rail is counted from the front of its claim order, where the leases are, up to rail_most; a rail at that number
--- has that many or more. Parked rows are counted up to the same number. total is exact up to twenty thousand. The ages
--- are those of the counted rows. estimate is the server's own estimate of the table (reltuples).
--- Locks: nothing. Raises: nothing. For: symphony_operator, symphony_readonly, symphony_auditor.
+-- Counting stops at max_rows for each rail and kind: due (with the leases, which are at the front of the claim order),
+-- scheduled, parked. A count that stopped is a lower bound, and the flag more_due, more_scheduled or more_parked says
+-- so. max_rows is p_max_rows, or less where many rails share the work. A null p_max_rows counts all rows, which takes
+-- time in proportion to the queue.
+--
+-- oldest_due_age_seconds and oldest_parked_age_seconds are exact in any case. oldest_pending_age_seconds is exact for a
+-- rail whose counts are; for the others it covers the counted rows and the thousand oldest rows of the table, by their
+-- ids. So the oldest row of the lane is found wherever it is. total is the sum of all counts. Where a count stopped,
+-- estimate is PostgreSQL's number of live rows; otherwise it is total.
+-- Locks: nothing. Raises: P7005. For: symphony_operator, symphony_readonly, symphony_auditor, and payment_status.
 create or replace function symphony.payment_backlog(
-  out total       bigint,
-  out total_most  int,
-  out estimate    bigint,
-  out rail_most   int,
-  out rails       jsonb)
+  p_max_rows   int default 10000,
+  out total    bigint,
+  out more     boolean,
+  out estimate bigint,
+  out max_rows int,
+  out rails    jsonb)
   language plpgsql
   stable
   security definer
@@ -19,37 +26,48 @@ create or replace function symphony.payment_backlog(
   set enable_seqscan = off
   set enable_bitmapscan = off
 as $$
+declare
+  c_oldest_rows constant int := 1000;
+  v_live        bigint;
 begin
-  total_most := 20000;
-  rail_most := greatest(500, least(10000, 40000 / greatest(1, (select count(*) from payment_rails))));
-  total := (select count(*) from (select from payment_outbox_pending p where p.outbox_id is not null limit total_most) t);
-  estimate := (select greatest(c.reltuples, 0)::bigint from pg_class c where c.oid = 'symphony.payment_outbox_pending'::regclass);
+  max_rows := max_rows_per_rail(p_max_rows);
 
-  with counted as (
-    select r.rail_type, r.paused, r.ordered, r.max_in_flight, r.retired_at is not null as retired, f.due, f.leased, f.expired, s.scheduled, k.parked,
-           greatest(coalesce(extract(epoch from now() - least(f.oldest_at, s.oldest_at, k.oldest_at)), 0), 0)::numeric(20, 3) as oldest_pending_age_seconds,
-           coalesce(extract(epoch from now() - f.oldest_due_at), 0)::numeric(20, 3) as oldest_due_age_seconds,
-           f.seen = rail_most as more_due,
-           s.scheduled = rail_most as more_scheduled,
-           k.parked = rail_most as more_parked
+  with counted as materialized (
+    select r.rail_type, r.paused, r.ordered, r.max_in_flight, r.retired_at is not null as retired,
+           f.due, f.leased, f.expired, s.scheduled, k.parked,
+           least(f.oldest_at, s.oldest_at, k.oldest_at) as oldest_at,
+           d.next_attempt_at as oldest_due_at,
+           k.oldest_due_at as oldest_parked_at,
+           coalesce(f.seen = max_rows, false) as more_due,
+           coalesce(s.scheduled = max_rows, false) as more_scheduled,
+           coalesce(k.parked = max_rows, false) as more_parked
     from payment_rails r
     cross join lateral (
       select count(*) as seen,
              count(*) filter (where w.lease_token is null) as due,
              count(*) filter (where w.lease_expires_at > now()) as leased,
              count(*) filter (where w.lease_expires_at <= now()) as expired,
-             min(w.created_at) as oldest_at,
-             min(w.next_attempt_at) filter (where w.lease_token is null) as oldest_due_at
+             min(w.created_at) as oldest_at
       from (
-        select p.lease_token, p.lease_expires_at, p.next_attempt_at, p.created_at
+        select p.lease_token, p.lease_expires_at, p.created_at
         from payment_outbox_pending p
         where p.rail_type = r.rail_type
           and not p.parked
           and p.next_attempt_at <= now()
         order by p.next_attempt_at, p.created_at
-        limit rail_most
+        limit max_rows
       ) w
     ) f
+    left join lateral (
+      select p.next_attempt_at
+      from payment_outbox_pending p
+      where p.rail_type = r.rail_type
+        and not p.parked
+        and p.next_attempt_at <= now()
+        and p.lease_token is null
+      order by p.next_attempt_at, p.created_at
+      limit 1
+    ) d on true
     cross join lateral (
       select count(*) as scheduled, min(w.created_at) as oldest_at
       from (
@@ -59,27 +77,62 @@ begin
           and not p.parked
           and p.next_attempt_at > now()
         order by p.next_attempt_at, p.created_at
-        limit rail_most
+        limit max_rows
       ) w
     ) s
     cross join lateral (
-      select count(*) as parked, min(w.created_at) as oldest_at
+      select count(*) as parked, min(w.created_at) as oldest_at, min(w.next_attempt_at) as oldest_due_at
       from (
-        select p.created_at
+        select p.created_at, p.next_attempt_at
         from payment_outbox_pending p
         where p.rail_type = r.rail_type
           and p.parked
-        limit rail_most
+        order by p.next_attempt_at, p.created_at
+        limit max_rows
       ) w
     ) k
+  ),
+  -- Ids are UUIDv7, so their order is the order of enqueues. Read only if a count stopped.
+  oldest as materialized (
+    select w.rail_type, min(w.created_at) as created_at
+    from (
+      select p.rail_type, p.created_at
+      from payment_outbox_pending p
+      order by p.outbox_id
+      limit (
+        select case when bool_or(c.more_due or c.more_scheduled or c.more_parked) then c_oldest_rows else 0 end
+        from counted c)
+    ) w
+    group by w.rail_type
+  ),
+  described as (
+    select c.rail_type, c.paused, c.ordered, c.max_in_flight, c.due, c.leased, c.expired, c.scheduled, c.parked,
+           greatest(coalesce(extract(epoch from now() - least(c.oldest_at, o.created_at)), 0), 0)::numeric(20, 3) as oldest_pending_age_seconds,
+           coalesce(extract(epoch from now() - c.oldest_due_at), 0)::numeric(20, 3) as oldest_due_age_seconds,
+           greatest(coalesce(extract(epoch from now() - c.oldest_parked_at), 0), 0)::numeric(20, 3) as oldest_parked_age_seconds,
+           c.more_due, c.more_scheduled, c.more_parked
+    from counted c
+    left join oldest o on o.rail_type = c.rail_type
+    where not c.retired
+       or c.due + c.leased + c.expired + c.scheduled + c.parked > 0
   )
-  select coalesce(jsonb_agg(to_jsonb(c.*) - 'retired' order by c.rail_type), '[]')
-  into rails
-  from counted c
-  where not c.retired
-     or c.due + c.leased + c.expired + c.scheduled + c.parked > 0;
+  select coalesce(sum(d.due + d.leased + d.expired + d.scheduled + d.parked), 0),
+         coalesce(bool_or(d.more_due or d.more_scheduled or d.more_parked), false),
+         coalesce(jsonb_agg(to_jsonb(d.*) order by d.rail_type), '[]')
+  into total, more, rails
+  from described d;
+
+  estimate := total;
+  if more then
+    v_live := pg_stat_get_live_tuples('symphony.payment_outbox_pending'::regclass);
+    -- A crash resets the server's statistics; the catalogue keeps the number of the last VACUUM or ANALYZE.
+    estimate := case
+      when v_live >= total then v_live
+      else greatest(total, (select c.reltuples::bigint from pg_class c where c.oid = 'symphony.payment_outbox_pending'::regclass))
+    end;
+  end if;
 end
 $$;
 
-comment on function symphony.payment_backlog() is
-  'How much is pending: in all up to a maximum, by the server''s estimate, and for each rail due, leased, expired, scheduled and parked.';
+comment on function symphony.payment_backlog(int) is
+  'How much is pending, over all rails and for each: due, leased, expired, scheduled and parked. Counting stops at p_max_rows; null counts all.';

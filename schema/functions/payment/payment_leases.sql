@@ -1,7 +1,7 @@
 -- Lists the current leases by worker and rail.
 --
--- A leased row was due, so it is at the front of its rail's claim order. The function reads the first ten thousand due
--- rows, shared by the rails.
+-- A leased row was due, so nearly always it is at the front of its rail's claim order. The function reads as much of
+-- that front as payment_backlog counts.
 -- Locks: nothing. Raises: nothing. For: symphony_operator, symphony_readonly, symphony_auditor.
 create or replace function symphony.payment_leases()
   returns table (worker_id text, rail_type text, leases bigint, expired bigint, oldest_claimed_at timestamptz, first_expires_at timestamptz)
@@ -16,7 +16,7 @@ create or replace function symphony.payment_leases()
 as $$
 #variable_conflict use_column
 declare
-  v_max_rows constant int := greatest(500, 10000 / greatest(1, (select count(*) from payment_rails)));
+  v_max_rows constant int := max_rows_per_rail(10000);
 begin
   return query
     select w.claimed_by, r.rail_type, count(*), count(*) filter (where w.lease_expires_at <= now()),

@@ -39,28 +39,36 @@ begin
 
   with latest as materialized (
     select a.rail_type, a.state, a.worker_id, a.latency_ms, a.completed_at,
-           extract(epoch from a.completed_at - a.created_at) * 1000 as age_ms,
-           least(c_parts - 1, greatest(0, c_parts - 1 - floor(extract(epoch from now() - a.completed_at) * c_parts / span_seconds)))::int as part
+           -- Not numeric, which is several times as slow to sort.
+           (extract(epoch from a.completed_at - a.created_at) * 1000)::bigint as age_ms,
+           least(c_parts - 1, greatest(0, c_parts - 1 - floor(extract(epoch from now() - a.completed_at)::float8 * c_parts / span_seconds)))::int as part
     from payment_outbox_attempts a
     where a.attempt_id >= uuidv7_lower_bound(now() - make_interval(secs => c_span))
     order by a.attempt_id desc
     limit c_max_attempts
   ),
-  by_rail as (
+  -- All percentiles of one order at once, because each of them would sort the attempts again.
+  ranked as (
     select l.rail_type,
            count(*) as attempts,
            count(*) filter (where l.state = 'DISPATCHED') as dispatched,
            count(*) filter (where l.state = 'FAILED') as failed,
            count(*) filter (where l.state = 'RETRYABLE') as retryable,
            count(*) filter (where l.state = 'ZOMBIE_REQUEUE') as zombies,
-           percentile_disc(0.5) within group (order by l.latency_ms) as latency_p50_ms,
-           percentile_disc(0.95) within group (order by l.latency_ms) as latency_p95_ms,
-           percentile_disc(0.99) within group (order by l.latency_ms) as latency_p99_ms,
-           (percentile_disc(0.5) within group (order by l.age_ms) filter (where l.state = 'DISPATCHED'))::bigint as total_p50_ms,
-           (percentile_disc(0.95) within group (order by l.age_ms) filter (where l.state = 'DISPATCHED'))::bigint as total_p95_ms
+           percentile_disc(array[0.5, 0.95, 0.99]) within group (order by l.latency_ms) as latencies_ms,
+           percentile_disc(array[0.5, 0.95]) within group (order by l.age_ms) filter (where l.state = 'DISPATCHED') as totals_ms
     from latest l
     -- Once for each rail, and once for all.
     group by grouping sets ((l.rail_type), ())
+  ),
+  by_rail as (
+    select r.rail_type, r.attempts, r.dispatched, r.failed, r.retryable, r.zombies,
+           r.latencies_ms[1] as latency_p50_ms,
+           r.latencies_ms[2] as latency_p95_ms,
+           r.latencies_ms[3] as latency_p99_ms,
+           r.totals_ms[1] as total_p50_ms,
+           r.totals_ms[2] as total_p95_ms
+    from ranked r
   ),
   by_worker as (
     select l.worker_id, count(*) as attempts, max(l.completed_at) as last_completed_at

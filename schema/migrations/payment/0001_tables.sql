@@ -368,3 +368,19 @@ comment on column symphony.payment_outbox_quarantine.ledger_state is 'How the le
 comment on column symphony.payment_outbox_quarantine.ledger_completed_at is 'When the ledger says it ended.';
 comment on column symphony.payment_outbox_quarantine.database_user is 'The login whose call found it.';
 comment on column symphony.payment_outbox_quarantine.quarantined_at is 'When it was found.';
+
+-- How far the sweep of repair_expired_leases has come: one row, written only while a rail has more due rows than a repair reads.
+create table symphony.payment_repair_cursor (
+  is_only_row boolean not null default true,
+  next_page   bigint  not null default 0,
+  constraint payment_repair_cursor_pkey primary key (is_only_row),
+  constraint payment_repair_cursor_has_one_row check (is_only_row),
+  constraint payment_repair_cursor_next_page_is_not_negative check (next_page >= 0)
+) with (fillfactor = 50);
+
+insert into symphony.payment_repair_cursor default values;
+
+comment on table symphony.payment_repair_cursor is
+  'Where the next repair continues its sweep of payment_outbox_pending. Touched by repair_expired_leases alone.';
+comment on column symphony.payment_repair_cursor.is_only_row is 'Always true: the table has one row.';
+comment on column symphony.payment_repair_cursor.next_page is 'The first page of payment_outbox_pending that the next repair reads.';

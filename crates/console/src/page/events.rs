@@ -119,10 +119,10 @@ pub(super) async fn list(
     });
     Ok(render(&ListPage {
         layout: Layout::new(&console, &visitor, "/events"),
-        due: number(backlog.due, backlog.more),
-        claimed: number(backlog.claimed, backlog.more),
-        stuck: number(backlog.stuck, backlog.more),
-        scheduled: number(backlog.scheduled, backlog.more),
+        due: number(backlog.due, backlog.more_due),
+        claimed: number(backlog.claimed, backlog.more_claimed),
+        stuck: number(backlog.stuck, backlog.more_stuck),
+        scheduled: number(backlog.scheduled, backlog.more_scheduled),
         oldest: seconds(backlog.oldest_due_age_seconds),
         oldest_pending: seconds(backlog.oldest_pending_age_seconds),
         aggregate_type: form.aggregate_type,

@@ -131,11 +131,11 @@ pub(super) async fn list(
     });
     Ok(render(&ListPage {
         layout: Layout::new(&console, &visitor, "/metadata"),
-        due: number(backlog.due, backlog.more),
-        processing: number(backlog.processing, backlog.more),
-        stuck: number(backlog.stuck, backlog.more),
-        scheduled: number(backlog.scheduled, backlog.more),
-        dlq: number(backlog.dlq, backlog.more),
+        due: number(backlog.due, backlog.more_due),
+        processing: number(backlog.processing, backlog.more_processing),
+        stuck: number(backlog.stuck, backlog.more_stuck),
+        scheduled: number(backlog.scheduled, backlog.more_scheduled),
+        dlq: number(backlog.dlq, backlog.more_dlq),
         dlq_is_open: backlog.dlq > 0,
         oldest: seconds(backlog.oldest_due_age_seconds),
         oldest_pending: seconds(backlog.oldest_pending_age_seconds),

@@ -35,7 +35,6 @@ struct Payments {
     has_unknown: bool,
     known: String,
     chart: String,
-    max_counted: String,
     max_counted_per_rail: String,
 }
 
@@ -83,12 +82,11 @@ pub(super) async fn page(State(console): State<ConsoleState>, visitor: Visitor) 
 
 fn payments(lane: &api::Payments) -> Payments {
     let api::Payments { backlog, recent, dead_letters } = lane;
-    let (counted, most) = (backlog.total < i64::from(backlog.total_most), i64::from(backlog.total_most));
     #[expect(clippy::cast_precision_loss, reason = "a rate is shown to one digit")]
     let rate = recent.attempts as f64 / recent.span_seconds.max(1.0);
     Payments {
-        pending: number(if counted { backlog.total } else { backlog.estimate.max(most) }, false),
-        pending_note: if counted { "exact" } else { "PostgreSQL's estimate" },
+        pending: number(backlog.estimate, false),
+        pending_note: if backlog.more { "PostgreSQL's estimate" } else { "exact" },
         oldest: seconds(lanes::oldest(&backlog.rails)),
         rate: format!("{rate:.1}"),
         span: span(jiff::SignedDuration::from_secs_f64(recent.span_seconds.clamp(1.0, 1e6))),
@@ -96,8 +94,7 @@ fn payments(lane: &api::Payments) -> Payments {
         has_unknown: dead_letters.unknown > 0,
         known: number(dead_letters.known, dead_letters.more),
         chart: chart::bars(&recent.buckets, "Attempts"),
-        max_counted: number(most, false),
-        max_counted_per_rail: number(i64::from(backlog.rail_most), false),
+        max_counted_per_rail: number(i64::from(backlog.max_rows), false),
     }
 }
 
@@ -114,8 +111,8 @@ fn rails(lane: &api::Payments) -> Vec<Rail> {
             state: if rail.paused { "PAUSED" } else { "RUNNING" },
             tone: if rail.paused { "retry" } else { "ok" },
             due: number(rail.due, rail.more_due),
-            leased: number(rail.leased, false),
-            expired: number(rail.expired, false),
+            leased: number(rail.leased, rail.more_due),
+            expired: number(rail.expired, rail.more_due),
             scheduled: number(rail.scheduled, rail.more_scheduled),
             parked: if rail.ordered { number(rail.parked, rail.more_parked) } else { "–".to_owned() },
             oldest: seconds(rail.oldest_due_age_seconds),

@@ -15,11 +15,10 @@ use tokio_postgres::{GenericClient, Row};
 use super::EventId;
 use crate::BatchSize;
 use crate::error::DatabaseError;
-pub use backlog::{BACKLOG, EventBacklog, backlog};
+pub use backlog::{EventBacklog, backlog};
 pub use list::{EventSearch, list, payload};
 pub use recent_stats::{RECENT_STATS, recent_stats};
 
-// An age may be a float, because it is only displayed.
 /// The name of the schema is part of a contract, so another application may own it, and its views would run with the
 /// reader's privileges. If Symphony owns it, no other login can replace it.
 const CHECK_OWNER: &str = "\
@@ -29,10 +28,20 @@ const CHECK_OWNER: &str = "\
         raise exception using errcode = '3F000', message = 'the event lane is not installed in this database'; \
       end if; \
     end $$";
-const STATUS: &str = "\
-    select due, claimed, stuck, scheduled, oldest_pending_age_seconds::float8, oldest_due_age_seconds::float8, \
-           aggregate_types, by_aggregate_type \
-    from m10_recovery.outbox_status";
+// An age may be a float, because it is only displayed.
+macro_rules! select_status {
+    ($source:literal) => {
+        concat!(
+            "select due, claimed, stuck, scheduled, oldest_pending_age_seconds::float8, oldest_due_age_seconds::float8, \
+                    aggregate_types, by_aggregate_type, more_due, more_claimed, more_stuck, more_scheduled, estimate \
+             from ",
+            $source
+        )
+    };
+}
+
+const STATUS: &str = select_status!("m10_recovery.outbox_status");
+const EXACT_STATUS: &str = select_status!("symphony.event_backlog(null)");
 const EVENT: &str = "\
     select id, aggregate_type, aggregate_id, event_type, created_at, processed_at, retry_count, process_after, \
            claimed_at, claimed_by \
@@ -45,7 +54,7 @@ const ERRORS: &str = "\
     order by error_id desc \
     limit $2";
 
-/// The totals of all unprocessed events.
+/// The totals of all unprocessed events. Counts stop at 10,000 of each kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Status {
     /// Events that are due.
@@ -62,8 +71,26 @@ pub struct Status {
     pub oldest_due_age_seconds: f64,
     /// The number of aggregate types with such events.
     pub aggregate_types: i64,
-    /// The same for the hundred types with the most rows.
+    /// The same for the hundred types with the most counted rows.
     pub by_aggregate_type: Vec<TypeStatus>,
+    /// Whether the count of due events reached its limit: it is a lower bound.
+    pub more_due: bool,
+    /// The same of claimed events.
+    pub more_claimed: bool,
+    /// The same of stuck events.
+    pub more_stuck: bool,
+    /// The same of scheduled events.
+    pub more_scheduled: bool,
+    /// All unprocessed events: their number, or PostgreSQL's estimate if a count reached its limit.
+    pub estimate: i64,
+}
+
+impl Status {
+    /// Whether a count reached its limit.
+    #[must_use]
+    pub const fn is_capped(&self) -> bool {
+        self.more_due || self.more_claimed || self.more_stuck || self.more_scheduled
+    }
 }
 
 /// The totals of one aggregate type.
@@ -129,14 +156,27 @@ pub struct EventError {
     pub created_at: Timestamp,
 }
 
-/// The current totals.
+/// The current totals, in a time that does not grow with the backlog.
 ///
 /// # Errors
 ///
 /// See [`DatabaseError`].
 pub async fn status(client: &impl GenericClient) -> Result<Status, DatabaseError> {
+    read_status(client, STATUS).await
+}
+
+/// The current totals with exact counts: it reads every unprocessed event.
+///
+/// # Errors
+///
+/// See [`DatabaseError`].
+pub async fn exact_status(client: &impl GenericClient) -> Result<Status, DatabaseError> {
+    read_status(client, EXACT_STATUS).await
+}
+
+async fn read_status(client: &impl GenericClient, query: &str) -> Result<Status, DatabaseError> {
     client.batch_execute(CHECK_OWNER).await?;
-    let row = client.query_typed_one(STATUS, &[]).await?;
+    let row = client.query_typed_one(query, &[]).await?;
     Ok(Status {
         due: row.try_get("due")?,
         claimed: row.try_get("claimed")?,
@@ -146,6 +186,11 @@ pub async fn status(client: &impl GenericClient) -> Result<Status, DatabaseError
         oldest_due_age_seconds: row.try_get("oldest_due_age_seconds")?,
         aggregate_types: row.try_get("aggregate_types")?,
         by_aggregate_type: row.try_get::<_, Json<_>>("by_aggregate_type")?.0,
+        more_due: row.try_get("more_due")?,
+        more_claimed: row.try_get("more_claimed")?,
+        more_stuck: row.try_get("more_stuck")?,
+        more_scheduled: row.try_get("more_scheduled")?,
+        estimate: row.try_get("estimate")?,
     })
 }
 

@@ -24,10 +24,20 @@ const FIND: &str = "\
            processed_at, created_at, updated_at \
     from symphony.find_metadata_by_entity($1, $2, $3)";
 // An age may be a float, because it is only displayed.
-const STATUS: &str = "\
-    select due, processing, stuck, scheduled, dlq, oldest_pending_age_seconds::float8, oldest_due_age_seconds::float8, \
-           entity_types, by_entity_type \
-    from symphony.metadata_outbox_status";
+macro_rules! select_totals {
+    ($source:literal) => {
+        concat!(
+            "select due, processing, stuck, scheduled, dlq, oldest_pending_age_seconds::float8, \
+                    oldest_due_age_seconds::float8, entity_types, by_entity_type, more_due, more_processing, more_stuck, \
+                    more_scheduled, estimate \
+             from ",
+            $source
+        )
+    };
+}
+
+const TOTALS: &str = select_totals!("symphony.metadata_outbox_status");
+const EXACT_TOTALS: &str = select_totals!("symphony.metadata_backlog(null, null)");
 
 /// An entry of a known entity, as [`find_by_entity`] returns it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -56,7 +66,7 @@ pub struct EntryState {
     pub updated_at: Timestamp,
 }
 
-/// The totals of all entries that are not published.
+/// The totals of all entries that are not published. Counts other than `dlq` stop at 10,000 of each kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Totals {
     /// Entries that are due.
@@ -75,8 +85,26 @@ pub struct Totals {
     pub oldest_due_age_seconds: f64,
     /// The number of entity types with such entries.
     pub entity_types: i64,
-    /// The same for the hundred types with the most rows.
+    /// The same for the hundred types with the most counted rows.
     pub by_entity_type: Vec<TypeTotals>,
+    /// Whether the count of due entries reached its limit: it is a lower bound.
+    pub more_due: bool,
+    /// The same of processing entries.
+    pub more_processing: bool,
+    /// The same of stuck entries.
+    pub more_stuck: bool,
+    /// The same of scheduled entries.
+    pub more_scheduled: bool,
+    /// All pending entries: their number, or PostgreSQL's estimate if a count reached its limit.
+    pub estimate: i64,
+}
+
+impl Totals {
+    /// Whether a count reached its limit.
+    #[must_use]
+    pub const fn is_capped(&self) -> bool {
+        self.more_due || self.more_processing || self.more_stuck || self.more_scheduled
+    }
 }
 
 /// The totals of one entity type.
@@ -123,13 +151,26 @@ pub async fn find_by_entity(
     Ok(rows.iter().map(state).collect::<Result<_, _>>()?)
 }
 
-/// The current totals.
+/// The current totals, in a time that does not grow with the backlog.
 ///
 /// # Errors
 ///
 /// See [`DatabaseError`].
 pub async fn totals(client: &impl GenericClient) -> Result<Totals, DatabaseError> {
-    let row = client.query_typed_one(STATUS, &[]).await?;
+    read_totals(client, TOTALS).await
+}
+
+/// The current totals with exact counts: it reads every entry that is not published.
+///
+/// # Errors
+///
+/// See [`DatabaseError`].
+pub async fn exact_totals(client: &impl GenericClient) -> Result<Totals, DatabaseError> {
+    read_totals(client, EXACT_TOTALS).await
+}
+
+async fn read_totals(client: &impl GenericClient, query: &str) -> Result<Totals, DatabaseError> {
+    let row = client.query_typed_one(query, &[]).await?;
     Ok(Totals {
         due: row.try_get("due")?,
         processing: row.try_get("processing")?,
@@ -140,6 +181,11 @@ pub async fn totals(client: &impl GenericClient) -> Result<Totals, DatabaseError
         oldest_due_age_seconds: row.try_get("oldest_due_age_seconds")?,
         entity_types: row.try_get("entity_types")?,
         by_entity_type: row.try_get::<_, Json<_>>("by_entity_type")?.0,
+        more_due: row.try_get("more_due")?,
+        more_processing: row.try_get("more_processing")?,
+        more_stuck: row.try_get("more_stuck")?,
+        more_scheduled: row.try_get("more_scheduled")?,
+        estimate: row.try_get("estimate")?,
     })
 }
 

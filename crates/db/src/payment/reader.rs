@@ -29,5 +29,5 @@ pub use participants::{Participant, participants};
 pub use payload::payload;
 pub use rails::rails;
 pub use recent_stats::{RailStats, RecentStats, StatsBucket, WorkerStats, recent_stats};
-pub use status::{Pending, RailStatus, Status, pending, status};
+pub use status::{Pending, RailStatus, Status, exact_status, pending, status};
 pub use timeline::{TimelineEvent, instruction_timeline, timeline};

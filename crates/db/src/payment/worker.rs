@@ -22,7 +22,7 @@ use super::Lease;
 pub use advice::{Advice, advise_on_unknown_outcome};
 pub use claim::{Claimed, ClaimedBatch, claim, claim_with_limits};
 pub use complete::{complete, complete_batch};
-pub use leases::{Released, Renewed, Repaired, quarantined_total, release, renew, repair};
+pub use leases::{Released, Renewed, Repaired, quarantined_total, release, renew, repair, repair_all};
 pub use schedule::{ClaimLimits, next_due};
 pub use traces::trace_contexts;
 

@@ -146,6 +146,7 @@ static PAYMENT: Component = Component {
         "functions/payment/lock_leased_outboxes.sql",
         "functions/payment/lock_rail_policies.sql",
         "functions/payment/lock_terminal_failure.sql",
+        "functions/payment/max_rows_per_rail.sql",
         "functions/payment/next_outbox_due.sql",
         "functions/payment/notify_outbox_pending.sql",
         "functions/payment/outbox_content_digest.sql",
@@ -157,6 +158,7 @@ static PAYMENT: Component = Component {
         "functions/payment/payment_backlog.sql",
         "functions/payment/payment_leases.sql",
         "functions/payment/payment_recent_stats.sql",
+        "functions/payment/payment_status.sql",
         "functions/payment/quarantine_outbox.sql",
         "functions/payment/quarantined_outboxes_total.sql",
         "functions/payment/rail_in_flight_capacity.sql",
@@ -202,6 +204,7 @@ static EVENT: Component = Component {
     migrations: files!["migrations/event/0001_tables.sql"],
     repeatable: files![
         "functions/event/event_claim_timeout.sql",
+        "functions/event/event_backlog.sql",
         "views/outbox_unprocessed.sql",
         "functions/event/claim_events_in_order.sql",
         "functions/event/claim_outbox_events.sql",

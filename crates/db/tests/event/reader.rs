@@ -58,6 +58,34 @@ async fn the_totals_tell_due_claimed_stuck_and_scheduled_apart_and_leave_out_wha
 }
 
 #[tokio::test]
+async fn counts_stop_at_their_limit_say_so_and_are_exact_on_request() {
+    let fixture = Fixture::new().await;
+    fixture
+        .root
+        .batch_execute(
+            "insert into m10_recovery.outbox (aggregate_type, aggregate_id, event_type, payload, created_at, process_after, claimed_at, claimed_by)
+             select 'order', 'order-' || i, 'placed', '{}', now() - interval '1 hour',
+                    case when i > 12000 and i <= 12100 then now() - interval '2 hours' when i > 12100 and i <= 24000 then now() + interval '1 hour' end,
+                    case when i > 24000 then now() end,
+                    case when i > 24000 then 'processor' end
+             from generate_series(1, 24050) i;
+             analyze m10_recovery.outbox",
+        )
+        .await
+        .unwrap();
+    let readonly = fixture.login("symphony_readonly").await;
+    let status = reader::status(&readonly).await.unwrap();
+    assert_eq!((status.due, status.scheduled, status.claimed, status.stuck), (10_100, 10_000, 50, 0));
+    assert_eq!((status.more_due, status.more_scheduled), (true, true));
+    assert_eq!((status.more_claimed, status.more_stuck), (false, false), "those counts are exact");
+    assert!((20_000..30_000).contains(&status.estimate), "{status:?}");
+    assert!((7200.0..7500.0).contains(&status.oldest_due_age_seconds), "{status:?}");
+    let exact = reader::exact_status(&readonly).await.unwrap();
+    assert_eq!((exact.due, exact.scheduled, exact.claimed, exact.stuck), (12_100, 11_900, 50, 0));
+    assert_eq!((exact.is_capped(), exact.estimate, exact.by_aggregate_type[0].due), (false, 24_050, 12_100));
+}
+
+#[tokio::test]
 async fn the_totals_by_type_have_an_end() {
     let fixture = Fixture::new().await;
     let many = "select m10_recovery.publish_outbox('type-' || least(g, 150), 'x', 'y', '{}') from generate_series(1, 200) g";

@@ -101,9 +101,11 @@ async fn the_backlog_agrees_with_the_totals_and_the_recent_stats_count_what_ende
     let operator = fixture.login("symphony_operator").await;
     let (backlog, totals) = (reader::backlog(&operator).await.unwrap(), reader::totals(&operator).await.unwrap());
     assert_eq!(
-        (backlog.due, backlog.processing, backlog.stuck, backlog.scheduled, backlog.dlq, backlog.more),
-        (totals.due, totals.processing, totals.stuck, totals.scheduled, totals.dlq, false)
+        (backlog.due, backlog.processing, backlog.stuck, backlog.scheduled, backlog.dlq),
+        (totals.due, totals.processing, totals.stuck, totals.scheduled, totals.dlq)
     );
+    assert!(!totals.is_capped() && !backlog.more_due && !backlog.more_dlq);
+    assert_eq!(totals.estimate, 6, "all pending entries, and those in the DLQ are not pending");
     assert_eq!((totals.due, totals.processing, totals.stuck, totals.scheduled, totals.dlq), (1, 2, 1, 2, 3));
     let stats = reader::recent_stats(&operator).await.unwrap();
     assert_eq!((stats.done, stats.failed, stats.retried), (2, 3, None));

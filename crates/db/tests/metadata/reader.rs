@@ -69,6 +69,35 @@ async fn an_entry_that_waits_for_its_retry_is_as_old_as_it_is_and_not_due() {
 }
 
 #[tokio::test]
+async fn counts_stop_at_their_limit_except_those_of_dead_letters_and_are_exact_on_request() {
+    let fixture = Fixture::new().await;
+    fixture
+        .root
+        .batch_execute(
+            "alter table symphony.metadata_outbox disable trigger user;
+             insert into symphony.metadata_outbox
+               (id, entity_id, entity_type, metadata, max_retries, retry_count, status, last_error, created_at, updated_at)
+             select gen_random_uuid(), i, 'document', '{}', 20, case when i > 12000 then 20 else 0 end,
+                    case when i > 12000 then 'DLQ' else 'PENDING' end::symphony.metadata_status,
+                    case when i > 12000 then 'away' end, now() - interval '1 hour', now()
+             from generate_series(1, 23000) i;
+             alter table symphony.metadata_outbox enable trigger user;
+             analyze symphony.metadata_outbox",
+        )
+        .await
+        .unwrap();
+    let readonly = fixture.login("symphony_readonly").await;
+    let totals = reader::totals(&readonly).await.unwrap();
+    assert_eq!((totals.due, totals.more_due, totals.dlq), (10_000, true, 11_000));
+    assert!((10_000..15_000).contains(&totals.estimate), "{totals:?}");
+    assert!((3600.0..3900.0).contains(&totals.oldest_due_age_seconds), "{totals:?}");
+    let backlog = reader::backlog(&readonly).await.unwrap();
+    assert_eq!((backlog.dlq, backlog.more_dlq, backlog.more_stuck), (10_000, true, false), "for the console");
+    let exact = reader::exact_totals(&readonly).await.unwrap();
+    assert_eq!((exact.due, exact.is_capped(), exact.dlq, exact.estimate), (12_000, false, 11_000, 12_000));
+}
+
+#[tokio::test]
 async fn the_totals_tell_what_is_due_processing_stuck_scheduled_and_dead() {
     let fixture = Fixture::new().await;
     // Published, and so not looked at.

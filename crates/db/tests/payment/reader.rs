@@ -96,6 +96,64 @@ async fn the_counts_and_ages_of_single_rows_add_up_to_the_totals() {
     }
 }
 
+/// Inserts 25,000 due and 11,000 scheduled payments, past the functions, and before them one that has been retried for
+/// three hours and is due behind all others.
+async fn insert_long_backlog(fixture: &Fixture) {
+    let fill = "
+        insert into symphony.payment_outbox_pending
+          (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at, created_at)
+        select '00000000-0000-7000-8000-000000000001'::uuid, 'oldest', 'oldest', 1, 'key', $1::text, '{}'::jsonb, now() - interval '1 second',
+               now() - interval '3 hours'
+        union all
+        select symphony.uuidv7(), 'due-' || i, 'due-' || i, 1, 'key', $1, '{}', now() - interval '1 hour' + i * interval '1 millisecond',
+               now() - interval '1 hour'
+        from generate_series(1, 25000) i
+        union all
+        select symphony.uuidv7(), 'later-' || i, 'later-' || i, 1, 'key', $1, '{}', now() + interval '1 hour', now()
+        from generate_series(1, 11000) i";
+    fixture.root.execute(fill, &[&RAIL]).await.unwrap();
+}
+
+#[tokio::test]
+async fn counts_stop_at_their_limit_say_so_and_are_exact_on_request() {
+    let fixture = Fixture::new().await;
+    let readonly = fixture.login("symphony_readonly").await;
+    insert_long_backlog(&fixture).await;
+    let leased = fixture.claim().await.len();
+    let leased = i64::try_from(leased).unwrap();
+
+    let status = reader::status(&readonly).await.unwrap();
+    assert_eq!((status.due_unleased_count, status.leased_count), (10_000 - leased, leased));
+    assert_eq!((status.scheduled_count, status.more_due, status.more_scheduled), (10_000, true, true));
+    assert!((status.rails[0].more_due, status.rails[0].more_scheduled) == (true, true), "{status:?}");
+    assert!(status.estimate >= 20_000, "{status:?}");
+    assert!((3599.0..3900.0).contains(&status.oldest_due_age_seconds), "exact: {status:?}");
+    assert!((10_800.0..11_100.0).contains(&status.oldest_pending_age_seconds), "exact: {status:?}");
+    let backlog = reader::backlog(&readonly).await.unwrap();
+    assert_eq!((backlog.total, backlog.more, backlog.max_rows), (20_000, true, 10_000));
+    assert!(backlog.rails[0].oldest_pending_age_seconds >= 10_800.0, "{backlog:?}");
+
+    let exact = reader::exact_status(&readonly).await.unwrap();
+    assert_eq!((exact.due_unleased_count, exact.leased_count), (25_001 - leased, leased));
+    assert_eq!((exact.scheduled_count, exact.more_due, exact.more_scheduled), (11_000, false, false));
+    assert_eq!(exact.estimate, 36_001);
+    assert!((10_800.0..11_100.0).contains(&exact.oldest_pending_age_seconds), "{exact:?}");
+}
+
+#[tokio::test]
+async fn many_rails_share_the_limit_of_the_counts() {
+    let fixture = Fixture::new().await;
+    let rails =
+        "select symphony.register_payment_rail('rail-' || i, '{}', 'test', 'many') from generate_series(1, 39) i";
+    fixture.root.execute(rails, &[]).await.unwrap();
+    insert_long_backlog(&fixture).await;
+    let status = reader::status(&fixture.root).await.unwrap();
+    assert_eq!((status.due_unleased_count, status.scheduled_count, status.more_due), (500, 500, true));
+    assert_eq!(reader::exact_status(&fixture.root).await.unwrap().due_unleased_count, 25_001);
+    let refused = fixture.root.execute("select symphony.payment_backlog(0)", &[]).await.unwrap_err();
+    assert_eq!(refused.code().unwrap().code(), "P7005");
+}
+
 #[tokio::test]
 async fn a_pending_outbox_is_shown_with_its_latest_attempt() {
     let fixture = Fixture::new().await;

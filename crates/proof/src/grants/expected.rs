@@ -18,7 +18,7 @@ const ENQUEUE: [&str; 4] = [
     "symphony.create_metadata_entry",
     "m10_recovery.publish_outbox",
 ];
-const EXECUTE: [&str; 23] = [
+const EXECUTE: [&str; 26] = [
     "symphony.advise_on_unknown_outcome",
     "symphony.acquire_wakeup_lock",
     "symphony.claim_outbox_batch",
@@ -26,6 +26,7 @@ const EXECUTE: [&str; 23] = [
     "symphony.complete_outbox_batch",
     "symphony.next_outbox_due",
     "symphony.outbox_trace_contexts",
+    "symphony.payment_status",
     "symphony.quarantined_outboxes_total",
     "symphony.renew_outbox_leases",
     "symphony.release_outbox_leases",
@@ -36,9 +37,11 @@ const EXECUTE: [&str; 23] = [
     "symphony.mark_metadata_dlq",
     "symphony.mark_metadata_failed",
     "symphony.mark_metadata_published",
+    "symphony.metadata_backlog",
     "symphony.next_metadata_due",
     "symphony.repair_metadata_entries",
     "symphony.claim_events_in_order",
+    "symphony.event_backlog",
     "symphony.event_claim_timeout",
     "m10_recovery.claim_outbox_events",
     "m10_recovery.complete_outbox_event",
@@ -57,16 +60,18 @@ const OPERATE: [&str; 9] = [
 /// For every role but symphony_auth.
 const FIND: [&str; 1] = ["symphony.find_metadata_by_entity"];
 /// Read-only functions without payloads.
-const READ: [&str; 13] = [
+const READ: [&str; 15] = [
     "symphony.audit_export_end",
     "symphony.count_payment_dead_letters",
     "symphony.list_payment_dead_letters",
     "symphony.payment_backlog",
     "symphony.payment_leases",
     "symphony.payment_recent_stats",
+    "symphony.payment_status",
     "symphony.quarantined_outboxes_total",
     "symphony.search_payment_outboxes",
     "symphony.connected_relayers",
+    "symphony.event_backlog",
     "symphony.event_claim_timeout",
     "symphony.metadata_backlog",
     "symphony.metadata_recent_stats",

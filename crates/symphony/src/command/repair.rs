@@ -14,8 +14,9 @@ use crate::{
 
 /// Requeue payments whose lease has expired
 ///
-/// Every relayer does so once a minute. Each expired lease gets its row in the ledger. Its payment is due again, or
-/// becomes a dead letter after the rail's max_attempts. Needs a login with the role symphony_executor.
+/// Every relayer does so once a minute, in parts where many payments are due; this command reads all due payments at
+/// once. Each expired lease gets its row in the ledger. Its payment is due again, or becomes a dead letter after the
+/// rail's max_attempts. Needs a login with the role symphony_executor.
 #[derive(clap::Args)]
 #[command(after_help = with_examples("  symphony repair\n  symphony repair --json | jq length"))]
 pub(crate) struct Arguments {
@@ -29,7 +30,7 @@ impl Arguments {
         let worker: WorkerId = format!("repair-{}", std::process::id()).as_str().into();
         let mut repaired = Vec::new();
         loop {
-            let pass = worker::repair(&client, &worker, BatchSize::MAX).await?;
+            let pass = worker::repair_all(&client, &worker, BatchSize::MAX).await?;
             let more = pass.len() >= usize::from(BatchSize::MAX.get());
             repaired.extend(pass);
             if !more {

@@ -1,6 +1,7 @@
 //! Gauges that are read from the database at scrape time: pending rows, their age, dead letters, and the clock offset.
 //!
-//! Scrapes within a few seconds share one read, so that many scrapers do not load the database.
+//! Counts stop at 10,000 rows of a rail and kind, so a read takes the same time beside any backlog. Scrapes within a few
+//! seconds share one read, so that many scrapers do not load the database.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -48,6 +49,16 @@ struct Row {
     dead: Option<i64>,
     /// Dead letters with an unknown outcome; none for a lane that pays nothing.
     unknown: Option<i64>,
+    /// Whether the counts of pending rows stopped at their limit.
+    is_capped: bool,
+}
+
+/// What one read returned.
+#[derive(Default)]
+struct Sample {
+    rows: Vec<Row>,
+    /// All pending rows of each lane, exact or estimated.
+    estimates: Vec<(&'static str, i64)>,
 }
 
 impl Gauges {
@@ -63,41 +74,49 @@ impl Gauges {
         {
             return text.clone();
         }
-        let read = async { Ok::<_, LaneError>((self.rows().await?, self.clock_offset().await?)) };
+        let read = async { Ok::<_, LaneError>((self.sample().await?, self.clock_offset().await?)) };
         let text = match timeout(QUERY_TIMEOUT, read).await {
-            Ok(Ok((rows, offset))) => render(&rows, offset),
+            Ok(Ok((sample, offset))) => render(&sample, offset),
             Ok(Err(error)) => {
                 tracing::warn!(%error, "cannot read the database gauges; this scrape lacks them");
                 String::new()
             }
-            Err(_) => String::new(),
+            Err(_) => {
+                let seconds = QUERY_TIMEOUT.as_secs();
+                tracing::warn!(seconds, "the database gauges took too long; this scrape lacks them");
+                String::new()
+            }
         };
         *cached = Some((Instant::now(), text.clone()));
         text
     }
 
-    async fn rows(&self) -> Result<Vec<Row>, LaneError> {
-        let mut rows = Vec::new();
+    async fn sample(&self) -> Result<Sample, LaneError> {
+        let mut sample = Sample::default();
         for lane in &self.lanes {
-            match lane {
+            let estimate = match lane {
                 Lane::Payment => {
                     let status =
                         self.pool.call(async |session| payment::reader::status(session.client()).await).await?;
-                    rows.extend(status.rails.iter().map(|rail| rail_row(rail, &self.rails)));
+                    sample.rows.extend(status.rails.iter().map(|rail| rail_row(rail, &self.rails)));
+                    status.estimate
                 }
                 Lane::Event => {
                     let status =
                         self.pool.call(async |session| event::reader::status(session.client()).await).await?;
-                    rows.push(event_row(&status));
+                    sample.rows.push(event_row(&status));
+                    status.estimate
                 }
                 Lane::Metadata => {
                     let totals =
                         self.pool.call(async |session| metadata::reader::totals(session.client()).await).await?;
-                    rows.push(metadata_row(&totals));
+                    sample.rows.push(metadata_row(&totals));
+                    totals.estimate
                 }
-            }
+            };
+            sample.estimates.push((lane.name(), estimate));
         }
-        Ok(rows)
+        Ok(sample)
     }
 
     /// Seconds by which the database's clock is ahead of this machine's, accurate to half a round trip.
@@ -127,6 +146,7 @@ fn rail_row(rail: &RailStatus, served: &BTreeSet<String>) -> Row {
         stuck: rail.expired_lease_count,
         dead: Some(rail.dlq),
         unknown: Some(rail.dlq_unknown),
+        is_capped: rail.more_due || rail.more_scheduled,
     }
 }
 
@@ -141,6 +161,7 @@ fn event_row(status: &event::reader::Status) -> Row {
         stuck: status.stuck,
         dead: None,
         unknown: None,
+        is_capped: status.is_capped(),
     }
 }
 
@@ -155,25 +176,37 @@ fn metadata_row(totals: &metadata::reader::Totals) -> Row {
         stuck: totals.stuck,
         dead: Some(totals.dlq),
         unknown: None,
+        is_capped: totals.is_capped(),
     }
 }
 
 /// One gauge: its name, its help text, and its value in a row.
 type Gauge = (&'static str, &'static str, fn(&Row) -> Option<String>);
 
-fn render(rows: &[Row], clock_offset: f64) -> String {
-    let gauges: [Gauge; 8] = [
-        ("outbox_pending_depth", "Pending rows", |row| Some(row.pending.to_string())),
-        ("outbox_due", "Due rows without a lease, those of paused rails and parked rows included", |row| {
-            Some(row.due.to_string())
+fn render(sample: &Sample, clock_offset: f64) -> String {
+    let gauges: [Gauge; 9] = [
+        ("outbox_pending_depth", "Pending rows; counting stops at 10000 of each kind", |row| {
+            Some(row.pending.to_string())
         }),
+        (
+            "outbox_due",
+            "Due rows without a lease, those of paused rails and parked rows included; counting stops at 10000 of each kind",
+            |row| Some(row.due.to_string()),
+        ),
+        (
+            "outbox_count_capped",
+            "1 if counting stopped at its limit: the counts of pending, due and stuck rows are lower bounds",
+            |row| Some(u8::from(row.is_capped).to_string()),
+        ),
         ("oldest_pending_age_seconds", "Age of the oldest pending row, scheduled or not", |row| {
             Some(row.oldest.to_string())
         }),
         ("oldest_due_age_seconds", "How long the oldest due row has waited", |row| {
             Some(row.oldest_due.to_string())
         }),
-        ("stuck_dispatching_count", "Rows whose lease has expired", |row| Some(row.stuck.to_string())),
+        ("stuck_dispatching_count", "Rows whose lease has expired, among the counted rows", |row| {
+            Some(row.stuck.to_string())
+        }),
         ("dlq_depth", "Dead letters", |row| row.dead.map(|dead| dead.to_string())),
         ("dlq_unknown_depth", "Dead letters with an unknown outcome: they may have been paid", |row| {
             row.unknown.map(|unknown| unknown.to_string())
@@ -185,10 +218,16 @@ fn render(rows: &[Row], clock_offset: f64) -> String {
     let name = "symphony_database_clock_offset_seconds";
     let help = "Seconds by which the database's clock is ahead of this machine's";
     let mut text = format!("# HELP {name} {help}.\n# TYPE {name} gauge\n{name} {clock_offset}\n");
+    let name = "symphony_outbox_pending_estimate";
+    let help = "All pending rows of the lane: exact, or PostgreSQL's estimate if counting stopped at its limit";
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} gauge");
+    for (lane, estimate) in &sample.estimates {
+        let _ = writeln!(text, "{name}{{lane=\"{lane}\"}} {estimate}");
+    }
     for (name, help, value) in gauges {
-        // Writing to a String cannot fail.
         let _ = writeln!(text, "# HELP symphony_{name} {help}.\n# TYPE symphony_{name} gauge");
-        for row in rows {
+        for row in &sample.rows {
             if let Some(value) = value(row) {
                 let _ = writeln!(text, "symphony_{name}{{{}}} {value}", row.labels);
             }

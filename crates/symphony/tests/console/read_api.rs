@@ -82,7 +82,7 @@ async fn metadata_can_be_searched_and_read_and_only_auditors_see_payloads() {
 async fn a_lane_that_is_not_installed_is_null_in_the_overview_and_404_elsewhere() {
     let fixture = Fixture::new().await;
     let drop = "drop schema m10_recovery cascade; \
-                drop function symphony.claim_events_in_order, symphony.event_claim_timeout";
+                drop function symphony.claim_events_in_order, symphony.event_backlog, symphony.event_claim_timeout";
     fixture.owner.batch_execute(drop).await.unwrap();
     let console = fixture.console(&[]).await;
     let overview = console.get("", "/overview").await;

@@ -20,6 +20,7 @@ use program::symphony;
 use serde_json::{Value, json};
 use symphony_db::payment::{Completion, OUTCOME_UNKNOWN, Outcome, RailAnswer, Reason, worker};
 use symphony_db::{BatchSize, WorkerId};
+use symphony_testkit::bulk_rows;
 use symphony_testkit::process::{Launch, Program};
 use symphony_testkit::proxy::{NewConnections, Proxy};
 use symphony_testkit::test_database::{Database, Server};
@@ -272,6 +273,48 @@ async fn the_status_shows_every_installed_lane_and_no_other() {
         (seen.get("due_unleased_count"), &seen["events"]["due"], seen.get("metadata")),
         (None, &json!(0), None)
     );
+    database.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_status_marks_counts_that_stopped_and_counts_all_with_exact() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.database().await.unwrap();
+    let root = database.connect().await.unwrap();
+    bulk_rows::rails(&root).await.unwrap();
+    bulk_rows::due(&root, "plain", 10_500).await.unwrap();
+    root.batch_execute(
+        "insert into m10_recovery.outbox (aggregate_type, aggregate_id, event_type, payload)
+         select 'order', 'order-' || i, 'OrderPlaced', '{}' from generate_series(1, 10500) i",
+    )
+    .await
+    .unwrap();
+    let reader = database.url_as_login(&["symphony_readonly"]).await.unwrap();
+    let text = symphony(&reader, &["status"]).exits(0).stdout;
+    let row = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+        line[name.len()..].split_whitespace().take(4).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(row(&text, "plain"), ["10000+", "0+", "0+", "0"], "{text}");
+    assert_eq!(row(&text, "strict"), ["0", "0", "0", "0"], "{text}");
+    assert_eq!(row(&text, "order"), ["10000+", "0", "0", "0"], "{text}");
+    assert!(text.contains("payments are pending, by PostgreSQL's estimate"), "{text}");
+    assert!(text.contains("symphony status --exact counts all"), "{text}");
+    let json = symphony(&reader, &["status", "--json"]).exits(0).json();
+    assert_eq!((&json["due_unleased_count"], &json["more_due"]), (&json!(10_000), &json!(true)));
+    assert_eq!((&json["rails"][0]["more_due"], &json["rails"][1]["more_due"]), (&json!(true), &json!(false)));
+    assert_eq!((&json["events"]["due"], &json["events"]["more_due"]), (&json!(10_000), &json!(true)));
+
+    let text = symphony(&reader, &["status", "--exact"]).exits(0).stdout;
+    assert_eq!(row(&text, "plain"), ["10500", "0", "0", "0"], "{text}");
+    assert!(!text.contains("estimate"), "{text}");
+    let json = symphony(&reader, &["status", "--exact", "--json"]).exits(0).json();
+    assert_eq!(
+        (&json["due_unleased_count"], &json["more_due"], &json["estimate"]),
+        (&json!(10_500), &json!(false), &json!(10_500))
+    );
+    assert_eq!((&json["events"]["due"], &json["events"]["more_due"]), (&json!(10_500), &json!(false)));
+    symphony(&reader, &["status", "--exact", "--watch"]).exits(2);
     database.close().await.unwrap();
 }
 

@@ -8,8 +8,10 @@ use crate::harness::{Harness, RAIL};
 use crate::producers::instruction;
 
 /// Metrics that dashboards and alerts depend on.
-const METRICS: [&str; 13] = [
+const METRICS: [&str; 15] = [
     "outbox_pending_depth",
+    "outbox_pending_estimate",
+    "outbox_count_capped",
     "oldest_pending_age_seconds",
     "oldest_due_age_seconds",
     "notify_wakeups_total",
@@ -63,6 +65,41 @@ async fn every_metric_has_its_name_and_counts() {
     assert!(offset.parse::<f64>().unwrap().abs() < 3.0, "{offset}");
     assert_eq!(relayer.get("/healthz").await, (200, "ok\n".to_owned()));
     assert_eq!(relayer.get("/unknown").await.0, 404);
+    relayer.stop().await;
+}
+
+#[tokio::test]
+async fn a_backlog_beyond_the_limit_of_the_counts_keeps_every_gauge() {
+    let harness = Harness::start().await;
+    let superuser = harness.superuser().await;
+    let pause = format!("select symphony.pause_payment_rail('{RAIL}', 'test', 'maintenance')");
+    superuser.batch_execute(&pause).await.unwrap();
+    // The last one is under a lease that has expired, behind more rows than are counted.
+    let backlog = "insert into symphony.payment_outbox_pending
+                     (instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at,
+                      claimed_by, claimed_at, lease_token, lease_expires_at)
+                   select 'backlog-' || i, 'backlog-' || i, 1, 'key', $1::text, '{}', now() - interval '1 hour' + i * interval '1 millisecond',
+                          l.worker, l.at, l.token, l.at
+                   from generate_series(1, 12000) i
+                   left join (values (12000, 'gone', now(), gen_random_uuid())) as l (place, worker, at, token) on l.place = i";
+    superuser.execute(backlog, &[&RAIL]).await.unwrap();
+
+    let relayer = harness.start_relayer(&harness.settings().payment("repair_every", "'1s'")).await;
+    let text = relayer.metrics().await;
+    let gauge = |name: &str| {
+        let line = format!("symphony_{name}{{lane=\"payment\",rail=\"{RAIL}\"}} ");
+        let value = text.lines().find_map(|found| found.strip_prefix(&line)?.parse::<f64>().ok());
+        value.unwrap_or_else(|| panic!("{name} is not in:\n{text}"))
+    };
+    assert_eq!((gauge("outbox_pending_depth"), gauge("outbox_due")), (10_000.0, 10_000.0));
+    assert_eq!((gauge("outbox_count_capped"), gauge("stuck_dispatching_count")), (1.0, 0.0));
+    assert!(gauge("oldest_due_age_seconds") >= 3590.0, "{text}");
+    let estimate =
+        text.lines().find_map(|line| line.strip_prefix("symphony_outbox_pending_estimate{lane=\"payment\"} "));
+    assert!(estimate.unwrap().parse::<i64>().unwrap() >= 10_000, "{text}");
+    // Repair finds the lease that the gauge does not show.
+    let repaired = async || relayer.metric_sum("symphony_reaper_requeues_total").await == 1;
+    until("the lease is repaired", DEFAULT_TIMEOUT, repaired).await.unwrap();
     relayer.stop().await;
 }
 

@@ -6,30 +6,11 @@ use tokio_postgres::GenericClient;
 use super::CHECK_OWNER;
 use crate::error::DatabaseError;
 
-/// The query of [`backlog`](fn@backlog), public so that a test can check its plan. Every unprocessed event is in one of
-/// three indexes; the query reads each from its start up to the same limit.
-pub const BACKLOG: &str = "\
-    select f.due + r.due as due, r.scheduled, c.claimed, c.stuck, \
-           greatest(coalesce(extract(epoch from now() - least(f.oldest, r.created, c.created)), 0), 0)::float8 \
-             as oldest_pending_age_seconds, \
-           coalesce(extract(epoch from now() - least(f.oldest, r.oldest)), 0)::float8 as oldest_due_age_seconds, \
-           f.seen = 10000 or r.seen = 10000 or c.seen = 10000 as more \
-    from (select count(*) as seen, count(*) as due, min(w.created_at) as oldest \
-          from (select o.created_at from m10_recovery.outbox o \
-                where o.processed_at is null and o.claimed_at is null and o.process_after is null \
-                order by o.id limit 10000) w) f \
-    cross join (select count(*) as seen, count(*) filter (where w.process_after <= now()) as due, \
-                       count(*) filter (where w.process_after > now()) as scheduled, \
-                       min(w.process_after) filter (where w.process_after <= now()) as oldest, min(w.created_at) as created \
-                from (select o.process_after, o.created_at from m10_recovery.outbox o \
-                      where o.processed_at is null and o.claimed_at is null and o.process_after is not null \
-                      order by o.process_after, o.id limit 10000) w) r \
-    cross join (select count(*) as seen, count(*) filter (where w.claimed_at >= now() - interval '5 minutes') as claimed, \
-                       count(*) filter (where w.claimed_at < now() - interval '5 minutes') as stuck, \
-                       min(w.created_at) as created \
-                from (select o.claimed_at, o.created_at from m10_recovery.outbox o \
-                      where o.processed_at is null and o.claimed_at is not null \
-                      order by o.claimed_at, o.id limit 10000) w) c";
+// An age may be a float, because it is only displayed.
+const BACKLOG: &str = "\
+    select due, claimed, stuck, scheduled, oldest_pending_age_seconds::float8, oldest_due_age_seconds::float8, \
+           more_due, more_claimed, more_stuck, more_scheduled \
+    from symphony.event_backlog()";
 
 /// The unprocessed events.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -45,10 +26,16 @@ pub struct EventBacklog {
     pub scheduled: i64,
     /// The age of the oldest counted event, scheduled or not.
     pub oldest_pending_age_seconds: f64,
-    /// How long the oldest due event has been due.
+    /// How long the oldest due or stuck event has been due.
     pub oldest_due_age_seconds: f64,
-    /// Whether a count reached its limit of 10,000: of new, of failed or of claimed events.
-    pub more: bool,
+    /// Whether the count of due events reached its limit, 10,000 new ones and 10,000 retries: it is a lower bound.
+    pub more_due: bool,
+    /// Whether the count of claimed events reached its limit of 10,000.
+    pub more_claimed: bool,
+    /// Whether the count of stuck events reached its limit of 10,000.
+    pub more_stuck: bool,
+    /// Whether the count of scheduled events reached its limit of 10,000.
+    pub more_scheduled: bool,
 }
 
 /// Counts the unprocessed events.
@@ -66,6 +53,9 @@ pub async fn backlog(client: &impl GenericClient) -> Result<EventBacklog, Databa
         scheduled: row.try_get("scheduled")?,
         oldest_pending_age_seconds: row.try_get("oldest_pending_age_seconds")?,
         oldest_due_age_seconds: row.try_get("oldest_due_age_seconds")?,
-        more: row.try_get("more")?,
+        more_due: row.try_get("more_due")?,
+        more_claimed: row.try_get("more_claimed")?,
+        more_stuck: row.try_get("more_stuck")?,
+        more_scheduled: row.try_get("more_scheduled")?,
     })
 }

@@ -6,8 +6,10 @@ use tokio_postgres::GenericClient;
 use crate::error::DatabaseError;
 use crate::lane_stats::LaneStats;
 
+// An age may be a float, because it is only displayed.
 const BACKLOG: &str = "\
-    select due, processing, stuck, scheduled, dlq, oldest_pending_age_seconds, oldest_due_age_seconds, more \
+    select due, processing, stuck, scheduled, dlq, oldest_pending_age_seconds::float8, \
+           oldest_due_age_seconds::float8, more_due, more_processing, more_stuck, more_scheduled, more_dlq \
     from symphony.metadata_backlog()";
 const RECENT_STATS: &str = "\
     select done, failed, span_seconds, took_p50_ms, took_p95_ms, took_p99_ms, total_p50_ms, total_p95_ms \
@@ -31,8 +33,16 @@ pub struct MetadataBacklog {
     pub oldest_pending_age_seconds: f64,
     /// How long the oldest due entry has been due.
     pub oldest_due_age_seconds: f64,
-    /// Whether a count reached its limit of 10,000.
-    pub more: bool,
+    /// Whether the count of due entries reached its limit, 10,000 new ones and 10,000 retries: it is a lower bound.
+    pub more_due: bool,
+    /// Whether the count of processing entries reached its limit of 10,000.
+    pub more_processing: bool,
+    /// Whether the count of stuck entries reached its limit of 10,000.
+    pub more_stuck: bool,
+    /// Whether the count of scheduled entries reached its limit of 10,000.
+    pub more_scheduled: bool,
+    /// Whether the count of entries in the DLQ reached its limit of 10,000.
+    pub more_dlq: bool,
 }
 
 /// Counts the entries that are not published.
@@ -50,7 +60,11 @@ pub async fn backlog(client: &impl GenericClient) -> Result<MetadataBacklog, Dat
         dlq: row.try_get("dlq")?,
         oldest_pending_age_seconds: row.try_get("oldest_pending_age_seconds")?,
         oldest_due_age_seconds: row.try_get("oldest_due_age_seconds")?,
-        more: row.try_get("more")?,
+        more_due: row.try_get("more_due")?,
+        more_processing: row.try_get("more_processing")?,
+        more_stuck: row.try_get("more_stuck")?,
+        more_scheduled: row.try_get("more_scheduled")?,
+        more_dlq: row.try_get("more_dlq")?,
     })
 }
 

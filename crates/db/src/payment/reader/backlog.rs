@@ -6,20 +6,20 @@ use tokio_postgres::types::Json;
 
 use crate::error::DatabaseError;
 
-const BACKLOG: &str = "select total, total_most, estimate, rail_most, rails from symphony.payment_backlog()";
+const BACKLOG: &str = "select total, more, estimate, max_rows, rails from symphony.payment_backlog()";
 
 /// The pending outboxes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Backlog {
-    /// Pending outboxes, counted up to `total_most`.
+    /// The sum of all counts.
     pub total: i64,
-    /// The limit of that count: a total that reaches it may be higher.
-    pub total_most: i32,
-    /// PostgreSQL's estimate of the rows in the table, for totals beyond the limit.
+    /// Whether a count reached its limit: the total is then a lower bound.
+    pub more: bool,
+    /// All pending outboxes: the total, or PostgreSQL's estimate if a count reached its limit.
     pub estimate: i64,
-    /// The limit of the counts per rail.
-    pub rail_most: i32,
+    /// The limit of each count of a rail.
+    pub max_rows: i32,
     /// The rails, by name.
     pub rails: Vec<RailBacklog>,
 }
@@ -46,11 +46,13 @@ pub struct RailBacklog {
     pub scheduled: i64,
     /// Parked outboxes: claims skip them until the participant's head-of-line payment on this ordered rail has ended.
     pub parked: i64,
-    /// The age of the oldest counted outbox, scheduled or not.
+    /// The age of the oldest outbox, scheduled or not; a lower bound if a count reached its limit.
     pub oldest_pending_age_seconds: f64,
-    /// How long the oldest due outbox has been due.
+    /// How long the oldest due outbox that is not parked has been due.
     pub oldest_due_age_seconds: f64,
-    /// Whether the counts of due, leased and expired outboxes reached the limit.
+    /// How long the oldest parked outbox has been due.
+    pub oldest_parked_age_seconds: f64,
+    /// Whether the counts of due, leased and expired outboxes reached the limit: they are lower bounds.
     pub more_due: bool,
     /// Whether the count of scheduled outboxes reached the limit.
     pub more_scheduled: bool,
@@ -67,9 +69,9 @@ pub async fn backlog(client: &impl GenericClient) -> Result<Backlog, DatabaseErr
     let row = client.query_typed_one(BACKLOG, &[]).await?;
     Ok(Backlog {
         total: row.try_get("total")?,
-        total_most: row.try_get("total_most")?,
+        more: row.try_get("more")?,
         estimate: row.try_get("estimate")?,
-        rail_most: row.try_get("rail_most")?,
+        max_rows: row.try_get("max_rows")?,
         rails: row.try_get::<_, Json<_>>("rails")?.0,
     })
 }

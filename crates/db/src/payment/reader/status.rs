@@ -10,10 +10,20 @@ use crate::payment::{AttemptState, OutboxStatus};
 use crate::{OutboxId, WorkerId};
 
 // An age may be a float, because it is only displayed.
-const STATUS: &str = "\
-    select due_unleased_count, leased_count, expired_lease_count, scheduled_count, oldest_pending_age_seconds::float8, \
-           oldest_due_age_seconds::float8, dlq, dlq_unknown, rails \
-    from symphony.supervisor_outbox_status";
+macro_rules! select_status {
+    ($source:literal) => {
+        concat!(
+            "select due_unleased_count, leased_count, expired_lease_count, scheduled_count, \
+                    oldest_pending_age_seconds::float8, oldest_due_age_seconds::float8, dlq, dlq_unknown, rails, \
+                    more_due, more_scheduled, estimate \
+             from ",
+            $source
+        )
+    };
+}
+
+const STATUS: &str = select_status!("symphony.supervisor_outbox_status");
+const EXACT_STATUS: &str = select_status!("symphony.payment_status(null)");
 
 const PENDING: &str = "\
     select outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, status, \
@@ -23,7 +33,7 @@ const PENDING: &str = "\
     from symphony.outbox_operational_status \
     where outbox_id = $1";
 
-/// The totals over all rails.
+/// The totals over all rails. Counts of pending rows stop at 10,000 per rail and kind, or fewer if there are many rails.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Status {
     /// Due rows without a lease, regardless of pauses, in-flight limits and order.
@@ -44,6 +54,12 @@ pub struct Status {
     pub dlq_unknown: i64,
     /// The same for each rail.
     pub rails: Vec<RailStatus>,
+    /// Whether the counts of due, leased and expired rows of a rail reached their limit: they are lower bounds.
+    pub more_due: bool,
+    /// Whether the count of scheduled rows of a rail reached its limit: it is a lower bound.
+    pub more_scheduled: bool,
+    /// All pending rows: their number, or PostgreSQL's estimate if a count reached its limit.
+    pub estimate: i64,
 }
 
 /// The totals of one rail.
@@ -69,6 +85,10 @@ pub struct RailStatus {
     pub dlq: i64,
     /// Dead letters with an unknown outcome: they may have been paid.
     pub dlq_unknown: i64,
+    /// Whether the counts of due, leased and expired rows reached their limit: they are lower bounds.
+    pub more_due: bool,
+    /// Whether the count of scheduled rows reached its limit: it is a lower bound.
+    pub more_scheduled: bool,
 }
 
 /// A pending outbox, with its latest attempt.
@@ -118,13 +138,26 @@ pub struct Pending {
     pub outcome_unknown: bool,
 }
 
-/// The current totals.
+/// The current totals, in a time that does not grow with the backlog.
 ///
 /// # Errors
 ///
 /// See [`DatabaseError`].
 pub async fn status(client: &impl GenericClient) -> Result<Status, DatabaseError> {
-    let row = client.query_typed_one(STATUS, &[]).await?;
+    read(client, STATUS).await
+}
+
+/// The current totals with exact counts: it reads every pending row.
+///
+/// # Errors
+///
+/// See [`DatabaseError`].
+pub async fn exact_status(client: &impl GenericClient) -> Result<Status, DatabaseError> {
+    read(client, EXACT_STATUS).await
+}
+
+async fn read(client: &impl GenericClient, query: &str) -> Result<Status, DatabaseError> {
+    let row = client.query_typed_one(query, &[]).await?;
     Ok(Status {
         due_unleased_count: row.try_get("due_unleased_count")?,
         leased_count: row.try_get("leased_count")?,
@@ -135,6 +168,9 @@ pub async fn status(client: &impl GenericClient) -> Result<Status, DatabaseError
         dlq: row.try_get("dlq")?,
         dlq_unknown: row.try_get("dlq_unknown")?,
         rails: row.try_get::<_, Json<_>>("rails")?.0,
+        more_due: row.try_get("more_due")?,
+        more_scheduled: row.try_get("more_scheduled")?,
+        estimate: row.try_get("estimate")?,
     })
 }
 

@@ -18,10 +18,21 @@ const RELEASE: &str = "select outbox_id, released from symphony.release_outbox_l
 const QUARANTINED: &str = "select symphony.quarantined_outboxes_total() as total";
 /// The call reports the leases that it ended, with their rails, in a setting of its transaction: see
 /// `end_expired_leases`.
-const REPAIR: &str = "\
-    select r.outbox_id, r.attempt_no, r.state::text, r.next_attempt_at, r.lost_worker, \
-           case when r.ordinality = 1 then current_setting('symphony.repaired_leases', true) end as repaired_leases \
-    from symphony.repair_expired_leases($1, $2) with ordinality r";
+macro_rules! select_repaired {
+    ($call:literal) => {
+        concat!(
+            "select r.outbox_id, r.attempt_no, r.state::text, r.next_attempt_at, r.lost_worker, \
+                    case when r.ordinality = 1 then current_setting('symphony.repaired_leases', true) end \
+                      as repaired_leases \
+             from ",
+            $call,
+            " with ordinality r"
+        )
+    };
+}
+
+const REPAIR: &str = select_repaired!("symphony.repair_expired_leases($1, $2)");
+const REPAIR_ALL: &str = select_repaired!("symphony.repair_expired_leases($1, $2, null)");
 
 /// The result of a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -123,6 +134,9 @@ pub async fn release(
 
 /// Ends expired leases and requeues their rows. `worker` is the worker that repairs them.
 ///
+/// One call reads a bounded part of the queue: the front of each rail, and if there is more, the next part of the
+/// table. So a number of calls that follows from the size of the table finds every expired lease.
+///
 /// # Errors
 ///
 /// See [`ClaimError`].
@@ -131,8 +145,30 @@ pub async fn repair(
     worker: &WorkerId,
     at_most: BatchSize,
 ) -> Result<Vec<Repaired>, ClaimError> {
+    run_repair(client, REPAIR, worker, at_most).await
+}
+
+/// The same, but one call reads all due rows, however many there are.
+///
+/// # Errors
+///
+/// See [`ClaimError`].
+pub async fn repair_all(
+    client: &impl Executor,
+    worker: &WorkerId,
+    at_most: BatchSize,
+) -> Result<Vec<Repaired>, ClaimError> {
+    run_repair(client, REPAIR_ALL, worker, at_most).await
+}
+
+async fn run_repair(
+    client: &impl Executor,
+    query: &'static str,
+    worker: &WorkerId,
+    at_most: BatchSize,
+) -> Result<Vec<Repaired>, ClaimError> {
     let rows = client
-        .fetch_all(REPAIR, &[(&i32::from(at_most.get()), Type::INT4), (&worker.as_str(), Type::TEXT)])
+        .fetch_all(query, &[(&i32::from(at_most.get()), Type::INT4), (&worker.as_str(), Type::TEXT)])
         .await?;
     let ended = match rows.first() {
         Some(row) => repaired_leases(row.try_get("repaired_leases")?),

@@ -19,19 +19,32 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    pub(super) async fn read(client: &Client) -> Result<Self, Failure> {
+    /// Reads the status; with `exact` it counts every pending row.
+    pub(super) async fn read(client: &Client, exact: bool) -> Result<Self, Failure> {
         let database = |error| Failure::database("the query failed", error);
         let installed = installed_lanes(client).await.map_err(database)?;
         let mut lanes = Self { payment: None, events: None, metadata: None };
         // Where nothing is installed, this read fails with "not installed".
         if installed.is_empty() || installed.contains(&Lane::Payment) {
-            lanes.payment = Some(payment::reader::status(client).await?);
+            lanes.payment = Some(if exact {
+                payment::reader::exact_status(client).await?
+            } else {
+                payment::reader::status(client).await?
+            });
         }
         if installed.contains(&Lane::Event) {
-            lanes.events = Some(event::reader::status(client).await?);
+            lanes.events = Some(if exact {
+                event::reader::exact_status(client).await?
+            } else {
+                event::reader::status(client).await?
+            });
         }
         if installed.contains(&Lane::Metadata) {
-            lanes.metadata = Some(metadata::reader::totals(client).await?);
+            lanes.metadata = Some(if exact {
+                metadata::reader::exact_totals(client).await?
+            } else {
+                metadata::reader::totals(client).await?
+            });
         }
         Ok(lanes)
     }
@@ -54,10 +67,10 @@ fn payments(status: &payment::reader::Status) -> String {
     for rail in &status.rails {
         table.push([
             rail.rail_type.clone(),
-            rail.due_unleased_count.to_string(),
-            rail.leased_count.to_string(),
-            rail.expired_lease_count.to_string(),
-            rail.scheduled_count.to_string(),
+            count(rail.due_unleased_count, rail.more_due),
+            count(rail.leased_count, rail.more_due),
+            count(rail.expired_lease_count, rail.more_due),
+            count(rail.scheduled_count, rail.more_scheduled),
             age(rail.oldest_due_age_seconds),
             age(rail.oldest_pending_age_seconds),
             rail.dlq.to_string(),
@@ -67,10 +80,10 @@ fn payments(status: &payment::reader::Status) -> String {
     }
     table.push([
         "all payments".to_owned(),
-        status.due_unleased_count.to_string(),
-        status.leased_count.to_string(),
-        status.expired_lease_count.to_string(),
-        status.scheduled_count.to_string(),
+        count(status.due_unleased_count, status.more_due),
+        count(status.leased_count, status.more_due),
+        count(status.expired_lease_count, status.more_due),
+        count(status.scheduled_count, status.more_scheduled),
         age(status.oldest_due_age_seconds),
         age(status.oldest_pending_age_seconds),
         status.dlq.to_string(),
@@ -78,6 +91,9 @@ fn payments(status: &payment::reader::Status) -> String {
         status.rails.iter().filter(|rail| rail.paused).count().to_string(),
     ]);
     let mut text = table.render();
+    if status.more_due || status.more_scheduled {
+        text.push_str(&capped("payments", status.estimate));
+    }
     if status.rails.is_empty() {
         text.push_str(
             "no rail is registered yet; register one with: symphony rail add NAME --actor … --reason …\n",
@@ -91,24 +107,28 @@ fn events(status: &event::reader::Status) -> String {
     for kind in &status.by_aggregate_type {
         table.push([
             kind.aggregate_type.clone(),
-            kind.due.to_string(),
-            kind.claimed.to_string(),
-            kind.stuck.to_string(),
-            kind.scheduled.to_string(),
+            count(kind.due, status.more_due),
+            count(kind.claimed, status.more_claimed),
+            count(kind.stuck, status.more_stuck),
+            count(kind.scheduled, status.more_scheduled),
             age(kind.oldest_due_age_seconds),
             age(kind.oldest_pending_age_seconds),
         ]);
     }
     table.push([
         "all events".to_owned(),
-        status.due.to_string(),
-        status.claimed.to_string(),
-        status.stuck.to_string(),
-        status.scheduled.to_string(),
+        count(status.due, status.more_due),
+        count(status.claimed, status.more_claimed),
+        count(status.stuck, status.more_stuck),
+        count(status.scheduled, status.more_scheduled),
         age(status.oldest_due_age_seconds),
         age(status.oldest_pending_age_seconds),
     ]);
-    table.render()
+    let mut text = table.render();
+    if status.is_capped() {
+        text.push_str(&capped("events", status.estimate));
+    }
+    text
 }
 
 fn entries(totals: &metadata::reader::Totals) -> String {
@@ -117,10 +137,10 @@ fn entries(totals: &metadata::reader::Totals) -> String {
     for kind in &totals.by_entity_type {
         table.push([
             kind.entity_type.clone(),
-            kind.due.to_string(),
-            kind.processing.to_string(),
-            kind.stuck.to_string(),
-            kind.scheduled.to_string(),
+            count(kind.due, totals.more_due),
+            count(kind.processing, totals.more_processing),
+            count(kind.stuck, totals.more_stuck),
+            count(kind.scheduled, totals.more_scheduled),
             age(kind.oldest_due_age_seconds),
             age(kind.oldest_pending_age_seconds),
             kind.dlq.to_string(),
@@ -128,15 +148,32 @@ fn entries(totals: &metadata::reader::Totals) -> String {
     }
     table.push([
         "all metadata".to_owned(),
-        totals.due.to_string(),
-        totals.processing.to_string(),
-        totals.stuck.to_string(),
-        totals.scheduled.to_string(),
+        count(totals.due, totals.more_due),
+        count(totals.processing, totals.more_processing),
+        count(totals.stuck, totals.more_stuck),
+        count(totals.scheduled, totals.more_scheduled),
         age(totals.oldest_due_age_seconds),
         age(totals.oldest_pending_age_seconds),
         totals.dlq.to_string(),
     ]);
-    table.render()
+    let mut text = table.render();
+    if totals.is_capped() {
+        text.push_str(&capped("metadata entries", totals.estimate));
+    }
+    text
+}
+
+/// A count, with a + if counting stopped at its limit.
+fn count(rows: i64, more: bool) -> String {
+    if more { format!("{rows}+") } else { rows.to_string() }
+}
+
+/// Says what a + means.
+fn capped(rows: &str, estimate: i64) -> String {
+    format!(
+        "+: counting stopped at its limit. About {estimate} {rows} are pending, by PostgreSQL's estimate; \
+         symphony status --exact counts all.\n"
+    )
 }
 
 fn age(seconds: f64) -> String {

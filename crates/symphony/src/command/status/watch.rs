@@ -72,7 +72,7 @@ async fn read_status(session: &mut Option<Client>, database: &Database) -> Resul
             Some(client) => client,
             None => database.connect().await?,
         };
-        let lanes = Lanes::read(&client).await?;
+        let lanes = Lanes::read(&client, false).await?;
         Ok::<_, Failure>((client, lanes))
     };
     let silent = |_| Failure::new(format!("the database did not answer within {} s", QUERY_TIMEOUT.as_secs()));
