@@ -130,6 +130,11 @@ impl Broker {
         self.port
     }
 
+    /// The number of the server's process.
+    pub fn id(&self) -> i32 {
+        self.server.id()
+    }
+
     /// Suspends the server with SIGSTOP: connections stay open, and it does not reply.
     pub fn pause(&self) {
         self.server.suspend();

@@ -1,6 +1,7 @@
 //! Reads the messages of a broker independently of the sink: over a plain socket, without the sink's client library.
 
 mod nats;
+mod rabbitmq;
 mod redis;
 
 use std::collections::BTreeMap;
@@ -39,7 +40,19 @@ impl Broker {
             Kind::Nats => nats::prepare(self.port, &self.password, destination).await,
             // The first event creates the stream.
             Kind::Redis => Ok(()),
-            Kind::RabbitMq => Err(ReadError::Kind(self.kind)),
+            Kind::RabbitMq => rabbitmq::declare(self.port, &self.password, destination).await.map(drop),
+        }
+    }
+
+    /// How many events this destination holds, after [`Broker::prepare`].
+    ///
+    /// # Errors
+    /// When the broker does not answer, or refuses.
+    pub async fn count(&self, destination: &str) -> Result<u64, ReadError> {
+        match self.kind {
+            Kind::Nats => nats::count(self.port, &self.password).await,
+            Kind::Redis => redis::count(self.port, &self.password, destination).await,
+            Kind::RabbitMq => rabbitmq::declare(self.port, &self.password, destination).await,
         }
     }
 

@@ -14,6 +14,8 @@ async fn listens(broker: &Broker) -> bool {
 async fn stops_and_restarts(kind: Kind) {
     let mut broker = Broker::start(kind, &auth()).await.unwrap();
     assert!(listens(&broker).await);
+    broker.prepare("events").await.unwrap();
+    assert_eq!(broker.count("events").await.unwrap(), 0);
     broker.stop().await.unwrap();
     assert!(!listens(&broker).await);
     broker.restart().await.unwrap();

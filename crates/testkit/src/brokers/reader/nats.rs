@@ -33,6 +33,14 @@ pub(super) async fn prepare(port: u16, password: &str, subject: &str) -> Result<
     if output["config"].is_object() { Ok(()) } else { Err(ReadError::Reply(output.to_string())) }
 }
 
+/// How many messages the stream has.
+pub(super) async fn count(port: u16, password: &str) -> Result<u64, ReadError> {
+    let mut session = Session::open(port, password).await?;
+    let reply = session.request(&format!("$JS.API.STREAM.INFO.{STREAM}"), &json!({})).await?;
+    let output: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+    output["state"]["messages"].as_u64().ok_or_else(|| ReadError::Reply(output.to_string()))
+}
+
 /// All events of the stream, by sequence number.
 pub(super) async fn read(port: u16, password: &str) -> Result<Vec<Event>, ReadError> {
     let mut session = Session::open(port, password).await?;

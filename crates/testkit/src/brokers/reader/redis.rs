@@ -62,6 +62,14 @@ pub(super) async fn read(port: u16, password: &str, stream: &str) -> Result<Vec<
     }
 }
 
+/// How many entries the stream has.
+pub(super) async fn count(port: u16, password: &str, stream: &str) -> Result<u64, ReadError> {
+    let mut socket = BufReader::new(TcpStream::connect((HOST, port)).await?);
+    request(&mut socket, &["AUTH", USER, password]).await?;
+    let length = request(&mut socket, &["XLEN", stream]).await?.text()?;
+    length.parse().map_err(|_| ReadError::Reply(length))
+}
+
 /// All hashes whose keys have this prefix. KEYS blocks the server: for tests and audits only.
 pub(super) async fn hashes(port: u16, password: &str, prefix: &str) -> Result<Hashes, ReadError> {
     let mut socket = BufReader::new(TcpStream::connect((HOST, port)).await?);
