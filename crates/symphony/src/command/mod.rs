@@ -6,7 +6,11 @@ mod audit_context;
 #[cfg(feature = "dev-tools")]
 mod bank;
 #[cfg(feature = "dev-tools")]
+mod bank_process;
+#[cfg(feature = "dev-tools")]
 mod bench;
+#[cfg(feature = "dev-tools")]
+mod broker_sink;
 mod completions;
 #[cfg(feature = "dev-tools")]
 mod demo;

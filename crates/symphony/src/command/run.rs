@@ -11,6 +11,7 @@ use symphony_db::WorkerId;
 use symphony_db::connect::Target;
 use symphony_db::relayers::session_name;
 use symphony_db::schema::Lane;
+use symphony_relay::metrics::Meter;
 use symphony_relay::stop::{StopHandle, StopMode};
 use uuid::Uuid;
 
@@ -173,6 +174,7 @@ impl Arguments {
         }
         let grace = served.grace();
         let work = async {
+            let meters = meters.into_iter().map(|meter| meter as Arc<dyn Meter>).collect();
             served.run(&listen_target, meters, &stop_signal).await;
             if let Some(traces) = traces {
                 traces.end(SPAN_FLUSH_TIMEOUT).await;

@@ -11,6 +11,7 @@ use symphony_db::schema::Lane;
 use symphony_relay::event::{EventConfig, EventLane};
 use symphony_relay::listener::PostgresListener;
 use symphony_relay::metadata::{MetadataConfig, MetadataLane};
+use symphony_relay::metrics::Meter;
 use symphony_relay::payment::PaymentLane;
 use symphony_relay::rail::Rail;
 use symphony_relay::settings::OutOfRange;
@@ -23,7 +24,6 @@ use symphony_sinks::ConfigError;
 use symphony_sinks::traces::Traces;
 
 use super::checks::{self, Serving};
-use super::metrics::LaneMetrics;
 use crate::config::{Config, DestinationSection, UnservedRails};
 use crate::database;
 use crate::failure::Failure;
@@ -118,7 +118,7 @@ impl ServedLanes {
     }
 
     /// Runs the engines until they are stopped. `meters` are in the order of [`ServedLanes::lanes`].
-    pub(crate) async fn run(self, listen_target: &Arc<Target>, meters: Vec<Arc<LaneMetrics>>, stop: &StopSignal) {
+    pub(crate) async fn run(self, listen_target: &Arc<Target>, meters: Vec<Arc<dyn Meter>>, stop: &StopSignal) {
         let meters = &mut meters.into_iter();
         let payment = self.payment.and_then(|payment| Some((payment, meters.next()?)));
         let event = self.event.and_then(|event| Some((event, meters.next()?)));
@@ -211,7 +211,7 @@ impl Metadata {
 
 async fn work<L: lane::Lane>(
     engine: Engine<L>,
-    meter: Arc<LaneMetrics>,
+    meter: Arc<dyn Meter>,
     listen_target: &Arc<Target>,
     channel: Channel,
     stop: &StopSignal,

@@ -187,6 +187,7 @@ mod tests {
 
     use super::super::{events, metadata, payments};
     use super::*;
+    use crate::command::bank_process;
 
     #[test]
     fn numbers_and_spans_are_easy_to_read() {
@@ -222,7 +223,7 @@ mod tests {
             p99_ms: much,
             ..Numbers::default()
         };
-        let bank = payments::Counts { executed: 12_345_678, inquiries: 12_345_678, refused: 12_345_678 };
+        let bank = bank_process::Counts { executed: 12_345_678, inquiries: 12_345_678, refused: 12_345_678 };
         let event_counts = shop::events::Numbers { committed: 2 * much, waiting: much, oldest_ms: much };
         let entries = shop::metadata::Numbers { committed: 3 * much, waiting: much, dead: much, oldest_ms: much };
         let lanes = vec![

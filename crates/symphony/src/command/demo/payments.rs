@@ -1,7 +1,6 @@
 //! The demo's payment lane: two rails to one simulated bank with faults.
 
 mod audit;
-mod bank;
 
 use std::net::SocketAddr;
 
@@ -18,10 +17,9 @@ use super::{
     lane::{Lane, LaneProgress, Row},
     rate::Rate,
 };
+use crate::command::bank_process::{BankProcess, Counts};
 use crate::failure::Failure;
 pub(super) use audit::PaymentAudit;
-use bank::Bank;
-pub(super) use bank::Counts;
 
 /// The rail without order.
 pub(super) const PLAIN_RAIL: &str = "sepa";
@@ -53,7 +51,7 @@ destination = "iban"
 /// The payments of the demo.
 pub(super) struct Payments {
     owner: Client,
-    bank: Bank,
+    bank: BankProcess,
     enqueued: Rate,
     dispatched: Rate,
     /// The last values that were read.
@@ -65,7 +63,7 @@ impl Payments {
     pub(super) async fn open(environment: &DemoEnvironment, faults: &str, seed: u64) -> Result<Self, Failure> {
         Ok(Self {
             owner: environment.owner().await?,
-            bank: Bank::open(environment, faults, seed).await?,
+            bank: BankProcess::start(environment.program(), environment.folder(), faults, seed).await?,
             enqueued: Rate::new(),
             dispatched: Rate::new(),
             numbers: Numbers::default(),

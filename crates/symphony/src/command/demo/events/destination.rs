@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use symphony_testkit::brokers::{self, Broker, BrokerAuth, Kind, USER};
+use symphony_testkit::brokers::{self, Broker, BrokerAuth, Kind};
 use symphony_testkit::reconciliation::events::Event;
 
 use super::receiver::Receiver;
+use crate::command::broker_sink::{kind_name, settings};
 use crate::failure::Failure;
 
 /// How long reading all events may take.
@@ -56,16 +57,11 @@ impl Destination {
     pub(super) fn section(&self, password_file: &Path) -> String {
         match self {
             Self::Broker { kind, broker } => {
-                let (kind, more) = match kind {
-                    Kind::Nats => ("nats", ""),
-                    Kind::Redis => ("redis", "repeats_for = \"24h\"\n"),
-                    Kind::RabbitMq => ("rabbitmq", ""),
-                };
-                format!(
-                    "kind = \"{kind}\"\nurl = \"{kind}://127.0.0.1:{}\"\nuser = \"{USER}\"\npassword_file = {password_file:?}\n\
-                     allow_plain = true\n{more}",
-                    broker.port()
-                )
+                let mut settings = settings(*kind, broker.port(), password_file);
+                if *kind == Kind::Redis {
+                    settings.push_str("repeats_for = \"24h\"\n");
+                }
+                settings
             }
             Self::Receiver { receiver, .. } => format!(
                 "kind = \"http\"\nurl = \"http://127.0.0.1:{}/{{destination}}\"\nallow_plain = true\n\
@@ -112,13 +108,5 @@ impl Destination {
                 read.map_err(|error| Failure::because(format!("cannot read the events in {name}"), error))
             }
         }
-    }
-}
-
-fn kind_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Nats => "NATS",
-        Kind::Redis => "Redis",
-        Kind::RabbitMq => "RabbitMQ",
     }
 }

@@ -10,7 +10,7 @@ use symphony_testkit::{
 };
 use tokio_postgres::Client;
 
-use super::bank::Counts;
+use crate::command::bank_process::Counts;
 use crate::command::demo::{
     display::{grouped, span},
     lane::{self, AuditSection, Row},

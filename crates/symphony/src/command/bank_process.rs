@@ -1,7 +1,7 @@
-//! The demo's bank: a `symphony bank` process. The demo reads its counts during the run and its ledger at the end.
+//! A `symphony bank` process, for the demo and the benchmark: its counts during the run, its ledger at the end.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -9,36 +9,37 @@ use symphony_testkit::process::{Launch, Program};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::super::environment::{DemoEnvironment, PROCESS_TIMEOUT};
 use crate::failure::Failure;
 
+/// How long the bank may take to be ready, on a slow machine.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the bank may take to return its counts, and their maximum size.
 const STATS_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_STATS_BYTES: u64 = 64 * 1024;
 
-/// The bank's counts that the demo shows.
+/// The bank's counts.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(in crate::command::demo) struct Counts {
-    pub(in crate::command::demo) executed: u64,
-    pub(in crate::command::demo) inquiries: u64,
-    pub(in crate::command::demo) refused: u64,
+pub(super) struct Counts {
+    pub(super) executed: u64,
+    pub(super) inquiries: u64,
+    pub(super) refused: u64,
 }
 
 /// A running bank.
-pub(super) struct Bank {
+pub(super) struct BankProcess {
     program: Program,
     address: SocketAddr,
     ledger: PathBuf,
 }
 
-impl Bank {
-    pub(super) async fn open(environment: &DemoEnvironment, faults: &str, seed: u64) -> Result<Self, Failure> {
-        let ledger = environment.folder().join("bank.jsonl");
+impl BankProcess {
+    /// Starts a bank with its ledger in this folder, and waits until it listens.
+    pub(super) async fn start(program: &Path, folder: &Path, faults: &str, seed: u64) -> Result<Self, Failure> {
+        let ledger = folder.join("bank.jsonl");
         let arguments = ["bank", "--faults", faults, "--seed", &seed.to_string(), "--ledger"].map(PathBuf::from);
-        let program =
-            Launch::new(environment.program()).args(arguments.into_iter().chain([ledger.clone()])).start();
+        let program = Launch::new(program).args(arguments.into_iter().chain([ledger.clone()])).start();
         let program = program.map_err(|error| Failure::because("the bank did not start", error))?;
-        let ready = program.wait_for_line(|line| listening(line).is_some(), PROCESS_TIMEOUT).await;
+        let ready = program.wait_for_line(|line| listening(line).is_some(), START_TIMEOUT).await;
         let ready = ready.map_err(|error| Failure::because("the bank did not start", error))?;
         let address = listening(&ready).ok_or_else(|| Failure::new("the bank did not print its address"))?;
         Ok(Self { program, address, ledger })
@@ -46,6 +47,11 @@ impl Bank {
 
     pub(super) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The number of its process.
+    pub(super) fn id(&self) -> i32 {
+        self.program.id()
     }
 
     /// Reads the counts over HTTP.
