@@ -1,4 +1,5 @@
 //! `symphony bench`: each scenario with few rows. Every enqueued row is found, and other rows are never touched.
+//! The deliver scenario runs with a real bank and real brokers.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -7,9 +8,15 @@
 
 mod program;
 
+use std::process::Command;
+
 use program::{Ran, symphony};
 use serde_json::Value;
+#[cfg(feature = "kafka")]
+use symphony_testkit::process::Program;
 use symphony_testkit::test_database::{Database, Server};
+#[cfg(feature = "kafka")]
+use symphony_testkit::wait::DEFAULT_TIMEOUT;
 
 /// Sizes for a run of less than a second.
 const TINY: [&str; 9] = ["--count", "30", "--batch", "7", "--clients", "2", "--participants", "5", "--json"];
@@ -46,8 +53,9 @@ fn check(one: &Value, scenario: &str, lane: &str) {
 }
 
 fn check_times(one: &Value) {
-    let times: Vec<_> =
-        ["p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms"].map(|name| one[name].as_f64().unwrap()).to_vec();
+    let times: Vec<_> = ["p50_ms", "p90_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms"]
+        .map(|name| one[name].as_f64().unwrap())
+        .to_vec();
     assert!(times[0] > 0.0 && times.is_sorted(), "{one}");
 }
 
@@ -114,6 +122,117 @@ async fn ordered_rails_events_and_metadata_are_drained_to_the_last_row() {
     for (question, right) in [(events, 120), (entries, 60), (payments, 60)] {
         assert_eq!(count(&database, question).await, right, "{question}");
     }
+    database.close().await.unwrap();
+}
+
+/// What a delivery to a real destination says.
+fn check_delivery(one: &Value, to: &str, lane: &str, destination: &str) {
+    check(one, "deliver", lane);
+    check_times(one);
+    assert_eq!((&one["to"], &one["latency_of"]), (&to.into(), &"dispatch".into()), "{one}");
+    assert_eq!(
+        (&one["destination"], &one["received"], &one["count"]),
+        (&destination.into(), &30.into(), &30.into())
+    );
+    assert!(one["destination_cpu_seconds"].as_f64().is_some_and(|seconds| seconds >= 0.0), "{one}");
+    assert!(one.get("clients").is_none(), "{one}");
+}
+
+#[tokio::test]
+async fn a_backlog_is_delivered_to_a_real_bank_and_a_real_nats_which_count_every_row() {
+    let database = scratch().await;
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("bench.html");
+    let to = ["deliver", "--to", "http,nats", "--report", page.to_str().unwrap()];
+    let ran = bench(&database, &to).exits(0);
+    let [bank, nats] = &measurements(&ran)[..] else { panic!("{}", ran.all()) };
+    check_delivery(bank, "http", "payment", "the simulated bank");
+    check_delivery(nats, "nats", "event", "NATS");
+    assert!(ran.json().get("unavailable").is_none(), "{}", ran.all());
+    let html = std::fs::read_to_string(page).unwrap();
+    assert!(html.contains("payment, to http") && html.contains("event, to nats"), "{html}");
+    assert!(html.contains("destination CPU") && html.contains("One dispatch to a real destination"), "{html}");
+
+    // In order, by two relayers with few slots: the benchmark reads the order from the ledger and the stream.
+    let ordered = ["--ordered", "--relayers", "2", "--slots", "4", "--batch-size", "5"];
+    let ran = bench(&database, &[&["deliver", "--to", "http", "--to", "nats"], &ordered[..]].concat()).exits(0);
+    for (one, to) in measurements(&ran).iter().zip(["http", "nats"]) {
+        assert_eq!(
+            (&one["to"], &one["received"], &one["ordered"]),
+            (&to.into(), &30.into(), &true.into()),
+            "{one}"
+        );
+        assert_eq!(
+            (&one["relayers"], &one["slots"], &one["batch_size"]),
+            (&2.into(), &4.into(), &5.into()),
+            "{one}"
+        );
+    }
+    let payments = "select count(*) from symphony.payment_outbox_attempts
+                    where rail_type in ('BENCH', 'BENCH_ORDERED') and state = 'DISPATCHED'";
+    let events = "select count(*) from m10_recovery.outbox where processed_at is not null";
+    for question in [payments, events] {
+        assert_eq!(count(&database, question).await, 60, "{question}");
+    }
+    database.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn redis_and_rabbitmq_receive_every_event_of_a_backlog() {
+    let database = scratch().await;
+    let ran = bench(&database, &["deliver", "--to", "redis,rabbitmq"]).exits(0);
+    let [redis, rabbitmq] = &measurements(&ran)[..] else { panic!("{}", ran.all()) };
+    check_delivery(redis, "redis", "event", "Redis");
+    check_delivery(rabbitmq, "rabbitmq", "event", "RabbitMQ");
+    database.close().await.unwrap();
+}
+
+#[cfg(feature = "kafka")]
+#[tokio::test]
+async fn the_mock_cluster_of_librdkafka_receives_every_event_of_a_backlog() {
+    let database = scratch().await;
+    let ran = bench(&database, &["deliver", "--to", "kafka"]).exits(0);
+    check_delivery(&measurements(&ran)[0], "kafka", "event", "the mock cluster of librdkafka");
+
+    // A cluster that is given keeps its records: each run counts its own.
+    let cluster = Program::start(env!("CARGO_BIN_EXE_symphony"), ["bench", "kafka-mock"]).unwrap();
+    let brokers = cluster.wait_for_line(|line| line.contains(':'), DEFAULT_TIMEOUT).await.unwrap();
+    for _ in 0..2 {
+        let ran = bench(&database, &["deliver", "--to", "kafka", "--kafka-brokers", &brokers]).exits(0);
+        let one = &measurements(&ran)[0];
+        assert_eq!((&one["destination"], &one["received"]), (&"Kafka".into(), &30.into()), "{one}");
+        assert!(one.get("destination_cpu_seconds").is_none(), "{one}");
+    }
+    database.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_broker_that_is_not_installed_is_reported_and_the_other_destinations_are_measured() {
+    let database = scratch().await;
+    let without_nats = |to: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_symphony"))
+            .args([&["bench", "deliver", "--to", to], &TINY[..]].concat())
+            .env("DATABASE_URL", database.url())
+            .env("SYMPHONY_NATS_SERVER", "/not-installed/nats-server")
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let code = output.status.code().unwrap_or(-1);
+        Ran { code, stdout: text(output.stdout), stderr: text(output.stderr) }
+    };
+    let says_what_to_do = |ran: &Ran| {
+        let words = ["--to nats was not measured", "NATS is not installed", "hint:", "scripts/setup --brokers"];
+        assert!(words.iter().all(|words| ran.stderr.contains(words)), "{}", ran.all());
+    };
+    let alone = without_nats("nats").exits(1);
+    says_what_to_do(&alone);
+    assert_eq!(alone.stdout, "", "{}", alone.all());
+
+    let ran = without_nats("nats,http").exits(1);
+    says_what_to_do(&ran);
+    let [bank] = &measurements(&ran)[..] else { panic!("{}", ran.all()) };
+    check_delivery(bank, "http", "payment", "the simulated bank");
+    assert_eq!(ran.json()["unavailable"][0]["to"], "nats", "{}", ran.all());
     database.close().await.unwrap();
 }
 
@@ -232,8 +351,13 @@ async fn no_setting_of_a_relayer_leads_to_the_null_destination() {
 #[test]
 fn wrong_sizes_are_refused_with_what_is_right() {
     for (arguments, words) in [
-        (&["pour"][..], "enqueue, batch, drain, latency, mixed"),
+        (&["pour"][..], "enqueue, batch, drain, deliver, latency, mixed"),
         (&["drain", "--relayers", "0"], "needs a relayer"),
+        (&["deliver", "--relayers", "0"], "needs a relayer"),
+        (&["deliver", "--to", "fax"], "http, nats, redis, rabbitmq, kafka"),
+        (&["drain", "--to", "nats"], "--to is for the deliver scenario"),
+        (&["deliver", "--to", "nats", "--lane", "payment"], "is of the event lane"),
+        (&["deliver", "--to", "nats", "--kafka-brokers", "b:9092"], "is for deliver --to kafka"),
         (&["drain", "--lane", "metadata", "--ordered"], "no order to keep"),
         (&["enqueue", "--clients", "0"], "1..=150"),
         (&["latency", "--rate", "0"], "1..=100000"),

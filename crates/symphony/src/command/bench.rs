@@ -1,6 +1,7 @@
 //! `symphony bench`: measures throughput, latency and PostgreSQL's resource usage on this machine.
 //!
 //! Producers use the client library, and relayers run as separate processes with a null destination; see [`relayer`].
+//! The deliver scenario has a real destination instead; see [`destination`].
 //!
 //! # Layout
 //! - [`plan`]: one measurement; [`defaults`]: the measurements that the arguments ask for
@@ -8,11 +9,13 @@
 //! - [`workload`]: the rows that producers enqueue
 //! - [`relayer`]: the relayer process; [`relayer_processes`]: starts and watches them
 //! - [`scenario`]: the scenarios
+//! - [`destination`]: the bank or the broker of the deliver scenario
 //! - [`histogram`], [`clock`]: latencies and time
 //! - [`result`], [`machine`]: the result; [`page`] and [`plot`]: the HTML report
 
 mod clock;
 mod defaults;
+mod destination;
 mod histogram;
 mod machine;
 mod page;
@@ -34,11 +37,13 @@ use symphony_db::schema::Lane;
 use super::{demo, with_examples};
 use crate::{
     database::Database,
+    eprint_redacted,
     failure::{ExitStatus, Failure},
     output::OutputFormat,
     progress,
     shutdown_signals::ShutdownSignals,
 };
+use destination::{Destination, DestinationKind, Unavailable};
 use machine::Machine;
 use plan::{Plan, Scenario};
 use result::Report;
@@ -49,8 +54,12 @@ use server::BenchServer;
 /// enqueue: single enqueues. batch: many enqueues per transaction. drain: relayers drain a backlog. latency: commit to
 /// dispatch at a steady rate. mixed: enqueues and relayers at once. idle: the cost of idle relayers.
 ///
-/// Without a scenario, all of them run in every lane. The relayers are separate processes with the settings of
+/// Without a scenario, all of these run in every lane. The relayers are separate processes with the settings of
 /// symphony run and a null destination, so the numbers hold no network time of a bank or broker.
+///
+/// deliver: relayers drain a backlog to a real server, which the benchmark starts and which must have received every
+/// row. --to http is the simulated bank, for payments; the brokers get events. For kafka without --kafka-brokers the
+/// server is the mock cluster of librdkafka, which keeps its data in memory.
 ///
 /// Without --database-url, the benchmark starts a private PostgreSQL with durable commits, with a new database per
 /// measurement, and removes it. A database that you give must hold no rows but those of benchmarks.
@@ -61,14 +70,21 @@ use server::BenchServer;
     after_help = with_examples(
         "  symphony bench --report bench.html\n  symphony bench enqueue --clients 1,8,32 --for 10s\n  \
          symphony bench drain --count 100000 --relayers 2\n  \
+         symphony bench deliver --to http,nats --count 20000\n  \
          symphony bench latency --lane event --rate 200 --for 30s --json\n  \
          symphony bench drain --ordered --rounds 5 --json | jq '[.measurements[].per_second] | sort'",
     )
 )]
 pub(crate) struct Arguments {
-    /// What to measure: enqueue, batch, drain, latency, mixed or idle; default: all
+    /// What to measure: enqueue, batch, drain, latency, mixed, idle or deliver; default: all but deliver
     #[arg(value_name = "SCENARIO", hide_possible_values = true)]
     scenarios: Vec<Scenario>,
+    /// Destination of deliver: http, nats, redis, rabbitmq, kafka; with several, one measurement each
+    #[arg(long, value_name = "DESTINATION", value_delimiter = ',', hide_possible_values = true)]
+    to: Vec<DestinationKind>,
+    /// Brokers of a Kafka cluster with the topic symphony-bench, for deliver --to kafka
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    kafka_brokers: Vec<String>,
     /// Lane: payment, event or metadata; default: payment with a scenario, else all
     #[arg(long, value_name = "LANE")]
     lane: Option<Lane>,
@@ -78,7 +94,7 @@ pub(crate) struct Arguments {
     /// Concurrent producer sessions; with several numbers, one measurement each
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=150))]
     clients: Vec<u32>,
-    /// Rows to enqueue, instead of --for; default for drain and batch: 100,000
+    /// Rows to enqueue, instead of --for; default for drain and batch: 100,000, for deliver: 20,000
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     count: Option<u64>,
     /// Rows per transaction of batch
@@ -127,12 +143,18 @@ pub(crate) struct Arguments {
 enum Hidden {
     #[command(hide = true)]
     Relayer(relayer::Arguments),
+    #[cfg(feature = "kafka")]
+    #[command(hide = true)]
+    KafkaMock,
 }
 
 impl Arguments {
     pub(crate) async fn run(mut self, database: &Database) -> Result<ExitStatus, Failure> {
-        if let Some(Hidden::Relayer(arguments)) = self.hidden.take() {
-            return arguments.run(database).await;
+        match self.hidden.take() {
+            Some(Hidden::Relayer(arguments)) => return arguments.run(database).await,
+            #[cfg(feature = "kafka")]
+            Some(Hidden::KafkaMock) => return destination::serve_kafka_mock().await,
+            None => {}
         }
         let plans = self.plans()?;
         let mut signals = ShutdownSignals::listen()?;
@@ -143,7 +165,10 @@ impl Arguments {
         if let Some(file) = &self.report {
             page::write(&report, file)?;
         }
-        Ok(ExitStatus::Success)
+        for unavailable in &report.unavailable {
+            eprint_redacted(&unavailable.failure().render());
+        }
+        Ok(if report.unavailable.is_empty() { ExitStatus::Success } else { ExitStatus::CheckFailed })
     }
 
     async fn measure(&self, database: &Database, plans: &[Plan]) -> Result<Report, Failure> {
@@ -159,15 +184,33 @@ impl Arguments {
             }
         };
         let postgres = server.postgres().await?;
-        let mut measurements = Vec::new();
+        let (mut measurements, mut unavailable) = (Vec::new(), Vec::<Unavailable>::new());
         for (place, plan) in plans.iter().enumerate() {
             progress::show_step(place + 1, plans.len(), &plan.describe());
-            measurements.push(scenario::measure(&server, plan).await?);
+            // Each measurement has a new destination, as it has a new database.
+            let destination = match plan.to {
+                Some(kind) if unavailable.iter().any(|missing| missing.is_of(kind)) => continue,
+                Some(kind) => match Destination::start(kind, &self.kafka_brokers).await {
+                    Ok(destination) => Some(destination),
+                    Err(missing) => {
+                        unavailable.push(missing);
+                        continue;
+                    }
+                },
+                None => None,
+            };
+            measurements.push(scenario::measure(&server, plan, destination.as_ref()).await?);
         }
         progress::clear();
+        if measurements.is_empty()
+            && let Some(last) = unavailable.pop()
+        {
+            unavailable.iter().for_each(|missing| eprint_redacted(&missing.failure().render()));
+            return Err(last.failure());
+        }
         if let Some(leftovers) = server.leftovers() {
             eprintln!("{leftovers}");
         }
-        Ok(Report { machine, postgres, measurements })
+        Ok(Report { machine, postgres, measurements, unavailable })
     }
 }

@@ -23,6 +23,7 @@ pub(super) struct LatencyHistogram(Histogram<u64>);
 pub(super) struct Percentiles {
     pub(super) p50_ms: f64,
     pub(super) p90_ms: f64,
+    pub(super) p95_ms: f64,
     pub(super) p99_ms: f64,
     pub(super) p999_ms: f64,
     pub(super) max_ms: f64,
@@ -55,6 +56,7 @@ impl LatencyHistogram {
         (!self.0.is_empty()).then(|| Percentiles {
             p50_ms: at(0.5),
             p90_ms: at(0.9),
+            p95_ms: at(0.95),
             p99_ms: at(0.99),
             p999_ms: at(0.999),
             max_ms: millis(self.0.max()),

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// The machine of the producers, the relayers, and of a private server.
 #[derive(Debug, Serialize)]
 pub(super) struct Machine {
-    cpus: usize,
+    pub(super) cpus: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu_model: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -11,8 +11,9 @@ use super::result::{Measurement, Report};
 use crate::failure::Failure;
 
 /// The kinds of latency that a scenario measures, and their headings.
-const KINDS: [(&str, &str); 3] = [
+const KINDS: [(&str, &str); 4] = [
     ("commit_to_dispatch", "From commit to dispatch"),
+    ("dispatch", "One dispatch to a real destination, with its answer"),
     ("call", "One enqueue call, with its commit"),
     ("transaction", "One batch transaction"),
 ];
@@ -44,7 +45,10 @@ struct Row<'a> {
 
 impl Row<'_> {
     fn percentile(&self, place: usize) -> String {
-        let all = self.one.percentiles.map(|all| [all.p50_ms, all.p90_ms, all.p99_ms, all.p999_ms, all.max_ms]);
+        let all = self
+            .one
+            .percentiles
+            .map(|all| [all.p50_ms, all.p90_ms, all.p95_ms, all.p99_ms, all.p999_ms, all.max_ms]);
         all.and_then(|all| all.get(place).copied()).map(|millis| format!("{millis:.2}")).unwrap_or_default()
     }
 
@@ -59,6 +63,10 @@ impl Row<'_> {
 
     fn relayers(&self) -> String {
         self.share(self.one.relayer_cpu_seconds)
+    }
+
+    fn destination(&self) -> String {
+        self.one.destination_cpu_seconds.map(|seconds| self.share(seconds)).unwrap_or_default()
     }
 
     fn clients(&self) -> String {
@@ -113,6 +121,9 @@ fn latency(report: &Report, kind: &str, of: &'static str) -> Option<Curves> {
 /// What distinguishes a measurement from others of its scenario.
 fn name(one: &Measurement) -> String {
     let mut parts = vec![one.lane.to_owned()];
+    if let Some(to) = one.to {
+        parts.push(format!("to {to}"));
+    }
     if one.ordered {
         parts.push("ordered".to_owned());
     }

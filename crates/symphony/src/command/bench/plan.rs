@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use symphony_db::schema::Lane;
 
+use super::destination::DestinationKind;
 use super::workload::Workload;
 
 /// What is measured.
@@ -15,6 +16,8 @@ pub(super) enum Scenario {
     Batch,
     /// Relayers drain a backlog
     Drain,
+    /// Relayers drain a backlog to a real destination
+    Deliver,
     /// Latency from commit to dispatch at a steady rate
     Latency,
     /// Enqueues and relayers at once
@@ -24,14 +27,15 @@ pub(super) enum Scenario {
 }
 
 impl Scenario {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Enqueue, Self::Batch, Self::Drain, Self::Latency, Self::Mixed, Self::Idle];
+    pub(super) const ALL: [Self; 7] =
+        [Self::Enqueue, Self::Batch, Self::Drain, Self::Deliver, Self::Latency, Self::Mixed, Self::Idle];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Enqueue => "enqueue",
             Self::Batch => "batch",
             Self::Drain => "drain",
+            Self::Deliver => "deliver",
             Self::Latency => "latency",
             Self::Mixed => "mixed",
             Self::Idle => "idle",
@@ -45,6 +49,8 @@ pub(super) struct Plan {
     pub(super) scenario: Scenario,
     pub(super) lane: Lane,
     pub(super) ordered: bool,
+    /// The destination of the deliver scenario.
+    pub(super) to: Option<DestinationKind>,
     /// Producer sessions.
     pub(super) clients: usize,
     /// How many to enqueue; without it, `length` limits the run.
@@ -75,8 +81,11 @@ impl Plan {
         let ordered = if self.ordered { ", ordered" } else { "" };
         let clients = match self.scenario {
             Scenario::Enqueue | Scenario::Mixed => format!(", clients: {}", self.clients),
-            Scenario::Batch | Scenario::Drain | Scenario::Latency | Scenario::Idle => String::new(),
+            Scenario::Batch | Scenario::Drain | Scenario::Deliver | Scenario::Latency | Scenario::Idle => {
+                String::new()
+            }
         };
-        format!("{} of the {} lane{ordered}{clients}", self.scenario.name(), self.lane.name())
+        let to = self.to.map(|kind| format!(" to {}", kind.name())).unwrap_or_default();
+        format!("{} of the {} lane{to}{ordered}{clients}", self.scenario.name(), self.lane.name())
     }
 }

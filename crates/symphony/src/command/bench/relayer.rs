@@ -2,6 +2,9 @@
 //!
 //! `symphony bench` starts this program as such a relayer, which reports its progress on stdout. No setting of
 //! `symphony run` leads to the null destination, and this relayer serves only the names of a benchmark.
+//!
+//! With `--config` it serves the lanes of a settings file, by the same code as `symphony run`: that is how the deliver
+//! scenario reaches a real destination.
 
 mod null_destination;
 mod recorder;
@@ -19,6 +22,7 @@ use symphony_relay::event::routing::{Route, Routes};
 use symphony_relay::event::{EventConfig, EventLane, order::Order};
 use symphony_relay::listener::PostgresListener;
 use symphony_relay::metadata::{MetadataConfig, MetadataLane, routing};
+use symphony_relay::metrics::Meter;
 use symphony_relay::payment::PaymentLane;
 use symphony_relay::rail::Rail;
 use symphony_relay::sink::Sink;
@@ -34,6 +38,7 @@ use crate::{
     database::Database,
     failure::{ExitStatus, Failure},
     output,
+    relayer::{lanes::ServedLanes, log},
     shutdown_signals::ShutdownSignals,
 };
 use null_destination::NullDestination;
@@ -45,7 +50,7 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(20);
 /// The name of the sink and of the store.
 const DESTINATION: &str = "null";
 
-/// Dispatch a benchmark's rows to a null destination; started by symphony bench
+/// Dispatch a benchmark's rows to a null destination, or to that of --config; started by symphony bench
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Lane to serve
@@ -60,12 +65,18 @@ pub(crate) struct Arguments {
     /// Maximum rows per claim; default as in symphony run
     #[arg(long, value_name = "N")]
     batch_size: Option<usize>,
+    /// Serve the lanes of this settings file instead of the null destination
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ordered", "slots", "batch_size"])]
+    config: Option<PathBuf>,
     /// Write the time of each dispatch to this file at the end
     #[arg(long, value_name = "FILE")]
     times: Option<PathBuf>,
     /// Write the duration of each claim to this file at the end
     #[arg(long, value_name = "FILE")]
     claims: Option<PathBuf>,
+    /// Write the duration of each dispatch to this file at the end
+    #[arg(long, value_name = "FILE")]
+    latencies: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -73,7 +84,8 @@ impl Arguments {
         let mut signals = ShutdownSignals::listen()?;
         let target = Arc::new(Target::parse(database.url()?)?);
         self.refuse_foreign_rows(&target).await?;
-        let recorder = Arc::new(Recorder::new(self.times.is_some(), self.claims.is_some()));
+        let recorder =
+            Arc::new(Recorder::new(self.times.is_some(), self.claims.is_some(), self.latencies.is_some()));
         let (stop, stop_signal) = StopHandle::new();
         let work = self.work(&target, &recorder, stop_signal)?;
         tokio::pin!(work);
@@ -102,6 +114,9 @@ impl Arguments {
         if let Some(file) = &self.claims {
             recorder.write_claims(file).map_err(cannot)?;
         }
+        if let Some(file) = &self.latencies {
+            recorder.write_latencies(file).map_err(cannot)?;
+        }
         print_report(&recorder.final_report())?;
         Ok(ExitStatus::Success)
     }
@@ -118,15 +133,21 @@ impl Arguments {
         Ok(())
     }
 
-    /// Runs the lane's engine with the defaults of `symphony run`.
+    /// Runs the lane's engine with the defaults of `symphony run`, or those of the settings file.
     fn work<'a>(
         &self,
         target: &'a Arc<Target>,
         recorder: &Arc<Recorder>,
         stop: StopSignal,
     ) -> Result<std::pin::Pin<Box<dyn Future<Output = ()> + 'a>>, Failure> {
-        let config = Config::load(None)?;
+        let config = Config::load(self.config.as_deref())?;
         let worker: WorkerId = format!("bench-{}", std::process::id()).as_str().into();
+        if self.config.is_some() {
+            log::start(config.relayer.log_format, config.relayer.log_level)?;
+            let lanes = ServedLanes::build(&config, target, &worker, None)?;
+            let meters = lanes.lanes().iter().map(|_| Arc::clone(recorder) as Arc<dyn Meter>).collect();
+            return Ok(Box::pin(async move { lanes.run(target, meters, &stop).await }));
+        }
         let destination = Arc::new(NullDestination(Arc::clone(recorder)));
         let name = workload::name(self.lane, self.ordered);
         let own = Arc::clone(target);

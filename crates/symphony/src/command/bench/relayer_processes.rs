@@ -1,4 +1,4 @@
-//! The relayer processes of a measurement, with a null destination.
+//! The relayer processes of a measurement, with a null destination or a real one.
 
 use std::collections::HashMap;
 use std::fs;
@@ -36,6 +36,8 @@ pub(super) enum Recording {
     Dispatches,
     /// The duration of each claim.
     Claims,
+    /// The duration of each dispatch.
+    Latencies,
 }
 
 /// What all relayers together did and used.
@@ -50,32 +52,51 @@ pub(super) struct RelayerUsage {
     pub(super) start: Option<Duration>,
     /// The time of each row's first dispatch, if recorded.
     pub(super) times: HashMap<String, u64>,
-    /// The end and the duration of each claim, if recorded.
-    pub(super) claims: Vec<(u64, Duration)>,
+    /// The end and the duration of each claim or dispatch, if recorded.
+    pub(super) durations: Vec<(u64, Duration)>,
 }
 
 impl RelayerProcesses {
-    /// Starts the planned number of relayers.
+    /// Starts the planned number of relayers with a null destination.
     pub(super) fn start(database: &BenchDatabase, plan: &Plan, recording: Recording) -> Result<Self, Failure> {
+        Self::launch(database, plan, recording, None)
+    }
+
+    /// Starts the planned number of relayers with these settings of `symphony run`.
+    pub(super) fn start_with_settings(
+        database: &BenchDatabase,
+        plan: &Plan,
+        recording: Recording,
+        settings: &str,
+    ) -> Result<Self, Failure> {
+        Self::launch(database, plan, recording, Some(settings))
+    }
+
+    fn launch(
+        database: &BenchDatabase,
+        plan: &Plan,
+        recording: Recording,
+        settings: Option<&str>,
+    ) -> Result<Self, Failure> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::because("cannot find the path of this program", error))?;
         let folder = TempDir::with_prefix("symphony-bench-")
             .map_err(|error| Failure::because("cannot create a temporary folder", error))?;
+        let config = folder.path().join("symphony.toml");
+        if let Some(settings) = settings {
+            fs::write(&config, settings)
+                .map_err(|error| Failure::because("cannot write the relayers' settings", error))?;
+        }
         let (mut relayers, mut launched) = (Vec::new(), Vec::new());
         for number in 0..plan.relayers {
-            let mut launch = Launch::new(&program).args(["bench", "relayer", "--lane", plan.lane.name()]);
-            if plan.ordered {
-                launch = launch.args(["--ordered"]);
-            }
-            for (option, value) in [("--slots", plan.slots), ("--batch-size", plan.batch_size)] {
-                if let Some(value) = value {
-                    launch = launch.args([option, &value.to_string()]);
-                }
-            }
-            launch = match recording {
-                Recording::Nothing => launch,
-                Recording::Dispatches => launch.args([Path::new("--times"), &file(&folder, number)]),
-                Recording::Claims => launch.args([Path::new("--claims"), &file(&folder, number)]),
+            let launch = Launch::new(&program).args(["bench", "relayer", "--lane", plan.lane.name()]);
+            let launch = match settings {
+                Some(_) => launch.args([Path::new("--config"), &config]),
+                None => sized(launch, plan),
+            };
+            let launch = match recording.option() {
+                Some(option) => launch.args([Path::new(option), &file(&folder, number)]),
+                None => launch,
             };
             // Not as an argument: other users see arguments in the process list.
             let launch = launch.env("DATABASE_URL", database.target().url());
@@ -166,8 +187,8 @@ impl RelayerProcesses {
             let written = fs::read_to_string(file(&self.folder, number)).unwrap_or_default();
             for (time, note) in written.lines().filter_map(|line| line.split_once(' ')) {
                 let time = time.parse().unwrap_or(u64::MAX);
-                if self.recording == Recording::Claims {
-                    work.claims.push((time, Duration::from_nanos(note.parse().unwrap_or(u64::MAX))));
+                if matches!(self.recording, Recording::Claims | Recording::Latencies) {
+                    work.durations.push((time, Duration::from_nanos(note.parse().unwrap_or(u64::MAX))));
                 } else {
                     let first = work.times.entry(note.to_owned()).or_insert(time);
                     *first = time.min(*first);
@@ -177,6 +198,31 @@ impl RelayerProcesses {
         work.length = Duration::from_nanos(last.saturating_sub(first));
         Ok(work)
     }
+}
+
+impl Recording {
+    /// The option of the relayer that names the file for it.
+    fn option(self) -> Option<&'static str> {
+        match self {
+            Self::Nothing => None,
+            Self::Dispatches => Some("--times"),
+            Self::Claims => Some("--claims"),
+            Self::Latencies => Some("--latencies"),
+        }
+    }
+}
+
+/// Adds the plan's order and sizes, which a settings file would hold.
+fn sized(mut launch: Launch, plan: &Plan) -> Launch {
+    if plan.ordered {
+        launch = launch.args(["--ordered"]);
+    }
+    for (option, value) in [("--slots", plan.slots), ("--batch-size", plan.batch_size)] {
+        if let Some(value) = value {
+            launch = launch.args([option, &value.to_string()]);
+        }
+    }
+    launch
 }
 
 fn file(folder: &TempDir, number: usize) -> PathBuf {

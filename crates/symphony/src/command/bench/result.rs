@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use symphony_testkit::bench_database::resource_usage::ResourceUsage;
 
+use super::destination::{DestinationKind, Unavailable};
 use super::histogram::{LatencyHistogram, Percentiles};
 use super::machine::Machine;
 use super::plan::{Plan, Scenario};
@@ -18,6 +19,9 @@ pub(super) struct Report {
     pub(super) machine: Machine,
     pub(super) postgres: Postgres,
     pub(super) measurements: Vec<Measurement>,
+    /// Destinations that could not be measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) unavailable: Vec<Unavailable>,
 }
 
 /// The PostgreSQL server.
@@ -73,6 +77,15 @@ pub(super) struct Measurement {
     pub(super) scenario: &'static str,
     pub(super) lane: &'static str,
     pub(super) ordered: bool,
+    /// The value of `--to`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) to: Option<&'static str>,
+    /// The server at the other end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) destination: Option<&'static str>,
+    /// What the destination has received, by its own count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) received: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) round: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,6 +131,9 @@ pub(super) struct Measurement {
     pub(super) payload_bytes: usize,
     pub(super) participants: u64,
     pub(super) relayer_cpu_seconds: f64,
+    /// Of the destination's server, if the benchmark started it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) destination_cpu_seconds: Option<f64>,
     /// Peak memory of the largest relayer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) relayer_peak_memory_bytes: Option<u64>,
@@ -141,7 +157,11 @@ impl Measurement {
             lane: plan.lane.name(),
             ordered: plan.ordered,
             round: plan.round,
-            clients: (!matches!(plan.scenario, Scenario::Drain | Scenario::Idle)).then_some(plan.clients),
+            to: plan.to.map(DestinationKind::name),
+            destination: None,
+            received: None,
+            clients: (!matches!(plan.scenario, Scenario::Drain | Scenario::Deliver | Scenario::Idle))
+                .then_some(plan.clients),
             batch: matches!(plan.scenario, Scenario::Batch).then_some(plan.batch),
             rate: plan.rate,
             count,
@@ -162,6 +182,7 @@ impl Measurement {
             payload_bytes: plan.payload_bytes,
             participants: plan.participants,
             relayer_cpu_seconds: 0.0,
+            destination_cpu_seconds: None,
             relayer_peak_memory_bytes: None,
             relayer_start_seconds: None,
             client_cpu_seconds: rounded(client_cpu_seconds),
@@ -198,6 +219,7 @@ impl Report {
             "messages",
             "per second",
             "p50 ms",
+            "p95 ms",
             "p99 ms",
             "max ms",
             "PostgreSQL CPU",
@@ -211,13 +233,14 @@ impl Report {
                 |of: fn(&Percentiles) -> f64| one.percentiles.as_ref().map(|all| format!("{:.2}", of(all)));
             let share = &one.postgres;
             table.push([
-                one.scenario.to_owned(),
+                one.to.map_or_else(|| one.scenario.to_owned(), |to| format!("{} to {to}", one.scenario)),
                 format!("{}{ordered}", one.lane),
                 one.clients.map(|clients| clients.to_string()).unwrap_or_default(),
                 one.relayers.to_string(),
                 one.count.to_string(),
                 format!("{:.0}", one.per_second),
                 percentile(|all| all.p50_ms).unwrap_or_default(),
+                percentile(|all| all.p95_ms).unwrap_or_default(),
                 percentile(|all| all.p99_ms).unwrap_or_default(),
                 percentile(|all| all.max_ms).unwrap_or_default(),
                 share
@@ -229,7 +252,7 @@ impl Report {
                 format!("{:.1}", share.buffers_hit_per_message + share.buffers_read_per_message),
             ]);
         }
-        let more: Vec<_> = self.measurements.iter().filter_map(Measurement::more).collect();
+        let more: Vec<_> = self.measurements.iter().filter_map(|one| one.more(self.machine.cpus)).collect();
         let settings: Vec<_> =
             self.postgres.settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
         format!(
@@ -245,7 +268,13 @@ impl Report {
 
 impl Measurement {
     /// A line for values that the table has no column for.
-    fn more(&self) -> Option<String> {
+    fn more(&self, cpus: usize) -> Option<String> {
+        if let (Some(to), Some(destination), Some(received)) = (self.to, self.destination, self.received) {
+            return Some(format!(
+                "deliver to {to}: {destination} received {received}; CPU of one core: {}\n",
+                self.cpu_shares(cpus)
+            ));
+        }
         if let (Some(enqueued), Some(backlog)) = (self.enqueued_per_second, self.backlog) {
             let claims: Vec<_> =
                 self.intervals.iter().map(|interval| format!("{:.2}", interval.claim_p99_ms)).collect();
@@ -275,6 +304,20 @@ impl Measurement {
             "latency, {}: the table has commit to dispatch; call to dispatch p50 {:.2} ms, p99 {:.2} ms\n",
             self.lane, call.p50_ms, call.p99_ms
         ))
+    }
+
+    /// The CPU of each part in percent of one core, where it is known, and of all parts with the machine's limit.
+    fn cpu_shares(&self, cpus: usize) -> String {
+        let percent = |seconds: f64| 100.0 * seconds / self.seconds.max(1e-9);
+        let parts = [
+            ("PostgreSQL", self.postgres.cpu_seconds),
+            ("relayers", Some(self.relayer_cpu_seconds)),
+            ("destination", self.destination_cpu_seconds),
+        ];
+        let known = || parts.iter().filter_map(|(name, seconds)| seconds.map(|seconds| (name, percent(seconds))));
+        let each: Vec<_> = known().map(|(name, share)| format!("{name} {share:.0} %")).collect();
+        let all: f64 = known().map(|(_, share)| share).sum();
+        format!("{}; all of them {all:.0} % of {} %", each.join(", "), 100 * cpus)
     }
 }
 

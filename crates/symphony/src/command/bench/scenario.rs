@@ -1,6 +1,7 @@
 //! The scenarios: each enqueues, runs relayers, and measures throughput, latency and resource usage.
 
 mod batch;
+mod deliver;
 mod drain;
 mod enqueue;
 mod idle;
@@ -8,6 +9,7 @@ mod latency;
 mod mixed;
 mod producers;
 
+use super::destination::Destination;
 use super::plan::{Plan, Scenario};
 use super::relayer_processes::{Recording, RelayerProcesses};
 use super::result::Measurement;
@@ -15,8 +17,12 @@ use super::server::{BenchDatabase, BenchServer};
 use super::workload::Workload;
 use crate::failure::Failure;
 
-/// Runs one measurement.
-pub(super) async fn measure(server: &BenchServer, plan: &Plan) -> Result<Measurement, Failure> {
+/// Runs one measurement. `destination` is that of the deliver scenario.
+pub(super) async fn measure(
+    server: &BenchServer,
+    plan: &Plan,
+    destination: Option<&Destination>,
+) -> Result<Measurement, Failure> {
     let database = server.database().await?;
     database.open(plan.lane, plan.ordered).await?;
     let workload = plan.workload();
@@ -25,6 +31,10 @@ pub(super) async fn measure(server: &BenchServer, plan: &Plan) -> Result<Measure
         Scenario::Enqueue => enqueue::run(&database, plan, &workload).await?,
         Scenario::Batch => batch::run(&database, plan, &workload).await?,
         Scenario::Drain => drain::run(&database, plan, &workload).await?,
+        Scenario::Deliver => match destination {
+            Some(destination) => deliver::run(&database, plan, &workload, destination).await?,
+            None => return Err(Failure::new("the deliver scenario has no destination")),
+        },
         Scenario::Latency => latency::run(&database, plan, &workload).await?,
         Scenario::Mixed => mixed::run(&database, plan, &workload).await?,
         Scenario::Idle => idle::run(&database, plan).await?,
@@ -34,7 +44,7 @@ pub(super) async fn measure(server: &BenchServer, plan: &Plan) -> Result<Measure
     if found != sent {
         return Err(Failure::new(format!("{sent} rows were enqueued, but the database holds {found} of them")));
     }
-    if plan.scenario == Scenario::Drain && after.open > 0 {
+    if matches!(plan.scenario, Scenario::Drain | Scenario::Deliver) && after.open > 0 {
         return Err(Failure::new(format!("{} of {sent} rows are still pending", after.open)));
     }
     if !database.is_scratch() && after.open > 0 {

@@ -136,7 +136,7 @@ impl BenchDatabase {
     pub(super) async fn open(&self, lane: Lane, ordered: bool) -> Result<(), Failure> {
         if lane == Lane::Payment {
             let policy = RailPolicy { ordered: Some(ordered), ..RailPolicy::default() };
-            let audit_context = AuditContext { actor: "symphony bench", reason: "a rail with a null destination" };
+            let audit_context = AuditContext { actor: "symphony bench", reason: "a rail of a benchmark" };
             let name = workload::name(lane, ordered);
             let known = reader::rails(&self.owner).await?;
             if known.iter().any(|rail| rail.rail_type == name && rail.is_registered()) {

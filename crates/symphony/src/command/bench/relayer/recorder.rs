@@ -7,6 +7,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
+use symphony_relay::lane::RouteSignal;
 use symphony_relay::metrics::{ClaimFill, Meter};
 use symphony_testkit::bench_database::resource_usage;
 use tokio::sync::Notify;
@@ -53,10 +54,12 @@ pub(super) struct Recorder {
     times: Option<Mutex<Vec<(String, u64)>>>,
     /// The end and the duration of each claim, if wanted.
     claims: Option<Mutex<Vec<(u64, u64)>>>,
+    /// The end and the duration of each dispatch, if wanted.
+    latencies: Option<Mutex<Vec<(u64, u64)>>>,
 }
 
 impl Recorder {
-    pub(super) fn new(dispatches: bool, claims: bool) -> Self {
+    pub(super) fn new(dispatches: bool, claims: bool, latencies: bool) -> Self {
         Self {
             listening: AtomicBool::new(false),
             ready: AtomicU64::new(0),
@@ -67,6 +70,7 @@ impl Recorder {
             changed: Notify::new(),
             times: dispatches.then(Mutex::default),
             claims: claims.then(Mutex::default),
+            latencies: latencies.then(Mutex::default),
         }
     }
 
@@ -116,6 +120,11 @@ impl Recorder {
     pub(super) fn write_claims(&self, file: &Path) -> io::Result<()> {
         write(file, self.claims.as_ref(), |(time, took)| format!("{time} {took}"))
     }
+
+    /// Writes a line per dispatch that returned: its end and its duration.
+    pub(super) fn write_latencies(&self, file: &Path) -> io::Result<()> {
+        write(file, self.latencies.as_ref(), |(time, took)| format!("{time} {took}"))
+    }
 }
 
 fn write<T>(file: &Path, notes: Option<&Mutex<Vec<T>>>, line: impl Fn(&T) -> String) -> io::Result<()> {
@@ -129,12 +138,17 @@ fn write<T>(file: &Path, notes: Option<&Mutex<Vec<T>>>, line: impl Fn(&T) -> Str
     fs::write(file, text)
 }
 
+/// Records the end of a call, which is now, and its duration.
+fn record(durations: Option<&Mutex<Vec<(u64, u64)>>>, took: Duration) {
+    if let Some(durations) = durations {
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        durations.lock().unwrap_or_else(PoisonError::into_inner).push((clock::now(), took));
+    }
+}
+
 impl Meter for Recorder {
     fn claim(&self, _fill: ClaimFill, _rows: usize, took: Duration) {
-        if let Some(claims) = &self.claims {
-            let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-            claims.lock().unwrap_or_else(PoisonError::into_inner).push((clock::now(), took));
-        }
+        record(self.claims.as_ref(), took);
     }
 
     fn dispatch_started(&self, _route: &str) {
@@ -142,6 +156,10 @@ impl Meter for Recorder {
             self.first.store(clock::now(), Ordering::Relaxed);
             self.changed.notify_one();
         }
+    }
+
+    fn dispatch_finished(&self, _route: &str, latency: Duration, _signal: RouteSignal) {
+        record(self.latencies.as_ref(), latency);
     }
 
     fn attempt(&self, _route: &str, state: &'static str) {

@@ -49,7 +49,7 @@ pub(super) async fn run(
         enqueued_per_second: Some(rate(sent.count, sent.length)),
         backlog: Some(backlog),
         intervals: if plan.count.is_none() {
-            intervals(&work.claims, began, interval, &backlogs)?
+            intervals(&work.durations, began, interval, &backlogs)?
         } else {
             Vec::new()
         },
