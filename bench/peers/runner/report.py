@@ -12,6 +12,16 @@ TITLES = {
     "latency": "Latency until the handler is called, at 100 jobs per second, milliseconds",
 }
 
+# Symphony only, to a real destination: no peer has one. Measured only if --only names it.
+DELIVERIES = {
+    "deliver-http": "Delivery to the simulated bank over HTTP, payments per second, Symphony only",
+    "deliver-nats": "Delivery to NATS JetStream, events per second, Symphony only",
+}
+TITLES |= DELIVERIES
+
+# What uses the CPU in a delivery, in percent of one core.
+SHARES = {"postgres_cpu": "PostgreSQL", "relayer_cpu": "relayer", "destination_cpu": "destination"}
+
 # The figures of a scenario, with their column titles.
 RATES = {"per_second": "median"}
 TIMES = {
@@ -58,6 +68,17 @@ class Report:
 
     def tables(self):
         return "\n".join(self._table(scenario) for scenario in TITLES if self._has(scenario))
+
+    def shares(self):
+        """The CPU of each part in the deliveries, which says what limits them; nothing where there are none."""
+        lines = []
+        for scenario in DELIVERIES:
+            values = {key: self.values(scenario, SYMPHONY, key=key) for key in SHARES}
+            if any(values.values()):
+                cells = [f"{median(found.values()):.0f}" if found else "" for found in values.values()]
+                lines.append(f"| {scenario} | {' | '.join(cells)} |")
+        head = ["### CPU in a delivery, percent of one core, medians", "", f"| | {' | '.join(SHARES.values())} |", "|" + " --- |" * 4]
+        return "\n".join([*head, *lines, ""]) if lines else ""
 
     def _has(self, scenario):
         return any(one["scenario"] == scenario for one in self.measured)

@@ -73,6 +73,23 @@ class Goals(unittest.TestCase):
         self.assertEqual(missed, 1)
 
 
+class Deliveries(unittest.TestCase):
+    def test_a_delivery_has_a_table_and_the_cpu_of_each_part_and_no_goal(self):
+        measured = [
+            {**measurement(number, "deliver-http", SYMPHONY, 6000.0), "postgres_cpu": cpu, "relayer_cpu": 60.4, "destination_cpu": 40.0}
+            for number, cpu in ((1, 80.0), (2, 90.0), (3, 70.0))
+        ]
+        report = Report(measured, CONTESTANTS)
+        self.assertIn("Delivery to the simulated bank over HTTP", report.tables())
+        self.assertIn("| symphony | 6,000 |", report.tables())
+        self.assertIn("| deliver-http | 80 | 60 | 40 |", report.shares())
+        self.assertNotIn("deliver-nats", report.shares())
+        self.assertEqual(report.goal_table()[1], 0)
+
+    def test_without_a_delivery_there_is_no_table_of_the_cpu(self):
+        self.assertEqual(Report([measurement(1, "drain", SYMPHONY, 1.0)], CONTESTANTS).shares(), "")
+
+
 class Chart(unittest.TestCase):
     def test_the_length_of_a_bar_is_proportional_to_the_value(self):
         drawn = svg(Report([

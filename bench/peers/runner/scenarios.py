@@ -149,8 +149,9 @@ class Benchmark:
             "batch": ["--clients", PRODUCERS, "--count", self.sizes.batch, "--batch", BATCH],
             "drain": ["--count", self.sizes.backlog if best else self.sizes.small_backlog, "--relayers", processes],
             "latency": ["--rate", RATE, "--for", f"{self.sizes.latency if best else self.sizes.seconds}s"],
+            "deliver": ["--to", *clients, "--count", self.sizes.deliver],
         }[name]
-        if best and name != "latency":
+        if best and name not in ("latency", "deliver"):
             sizes += SYMPHONY_BEST
         done = subprocess.run(
             [self.symphony, "bench", name, "--json", "--payload-bytes", "200", *map(str, sizes)],
@@ -163,6 +164,14 @@ class Benchmark:
         if reply["machine"]["build"] != "release" and not self.sizes.smoke_run:
             raise SystemExit(f"{self.symphony} is not a release build")
         measured = reply["measurements"][0]
+        if name == "deliver":
+            share = lambda seconds: 100 * seconds / measured["seconds"]
+            return {
+                "per_second": measured["per_second"], "p50_ms": measured["p50_ms"], "p99_ms": measured["p99_ms"],
+                "postgres_cpu": share(measured["postgres"].get("cpu_seconds", 0.0)),
+                "relayer_cpu": share(measured["relayer_cpu_seconds"]),
+                "destination_cpu": share(measured["destination_cpu_seconds"]),
+            }
         if name != "latency":
             return {"per_second": measured["per_second"]}
         call = measured["call_to_dispatch"]
