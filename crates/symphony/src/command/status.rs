@@ -16,10 +16,10 @@ use lanes::Lanes;
 
 /// Show due, leased, scheduled and dead rows: payments by rail, events and metadata by type
 ///
-/// Counts stop at 10,000 rows of a rail or lane and kind, so that the command is fast beside any backlog: 10000+ means
-/// 10,000 or more. Dead rows are always counted exactly. Lanes that are not installed are left out. With --json the
-/// payment lane is at the top level, the others are in events and metadata. Needs a login with the role
-/// symphony_readonly, symphony_auditor or symphony_operator.
+/// Counts stop at 10,000 rows of a rail or lane and kind, so that the command is fast beside any backlog; with more
+/// than two rails they stop earlier. N+ means N or more. Dead rows are always counted exactly. Lanes that are not
+/// installed are left out. With --json the payment lane is at the top level, the others are in events and metadata.
+/// Needs a login with the role symphony_readonly, symphony_auditor or symphony_operator.
 #[derive(clap::Args)]
 #[command(after_help = with_examples(
     "  symphony status\n  symphony status --watch\n  symphony status --exact\n  \
