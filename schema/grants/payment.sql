@@ -14,8 +14,10 @@ grant execute on function
   symphony.claim_outbox_batch,
   symphony.complete_outbox_attempt,
   symphony.complete_outbox_batch,
+  symphony.extend_payment_ledger,
   symphony.next_outbox_due,
   symphony.outbox_trace_contexts,
+  symphony.payment_ledger_partitions,
   symphony.quarantined_outboxes_total,
   symphony.renew_outbox_leases,
   symphony.release_outbox_leases,
@@ -23,6 +25,7 @@ grant execute on function
 to symphony_executor;
 
 grant execute on function
+  symphony.extend_payment_ledger,
   symphony.redrive_payment_outbox,
   symphony.repair_payment_rail,
   symphony.resolve_payment_outbox,
@@ -39,6 +42,7 @@ grant execute on function
   symphony.list_payment_dead_letters,
   symphony.payment_backlog,
   symphony.payment_leases,
+  symphony.payment_ledger_partitions,
   symphony.payment_recent_stats,
   symphony.payment_status,
   symphony.quarantined_outboxes_total,

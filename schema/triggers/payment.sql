@@ -19,7 +19,8 @@ create or replace trigger ledger_rows_never_change
   before update or delete on symphony.payment_outbox_attempts
   for each row execute function symphony.refuse_change('the ledger is append-only');
 alter table symphony.payment_outbox_attempts enable always trigger ledger_rows_never_change;
-comment on trigger ledger_rows_never_change on symphony.payment_outbox_attempts is 'The same for each row, through a parent table or a subscription.';
+comment on trigger ledger_rows_never_change on symphony.payment_outbox_attempts is
+  'The same for each row, through a parent table or a subscription. Every partition has it too; the one above it gets from create_ledger_partition.';
 
 create or replace trigger operations_are_append_only
   before update or delete or truncate on symphony.payment_outbox_operations

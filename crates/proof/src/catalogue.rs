@@ -47,10 +47,13 @@ const COMMENTS: &str = "
     select format('column %s.%s', c.relname, a.attname), col_description(c.oid, a.attnum)
     from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
     where c.relnamespace = any (array['symphony', 'm10_recovery']::regnamespace[]) and c.relkind in ('r', 'p')
+      -- A partition has the columns, indexes and triggers of its table, and their comments are there.
+      and not c.relispartition
     union all
     select format('index %s', c.relname), obj_description(c.oid, 'pg_class')
     from pg_class c
-    where c.relnamespace = any (array['symphony', 'm10_recovery']::regnamespace[]) and c.relkind in ('i', 'I')
+    where c.relnamespace = any (array['symphony', 'm10_recovery']::regnamespace[]) and c.relkind in ('i', 'I') and not c.relispartition
+      and not exists (select from pg_index x join pg_class t on t.oid = x.indrelid and t.relispartition where x.indexrelid = c.oid)
       and not exists (select from pg_constraint k where k.conindid = c.oid)
     union all
     select format('function %s', f.proname), obj_description(f.oid, 'pg_proc')
@@ -61,7 +64,8 @@ const COMMENTS: &str = "
     union all
     select format('trigger %s', t.tgname), obj_description(t.oid, 'pg_trigger')
     from pg_trigger t join pg_class c on c.oid = t.tgrelid
-    where c.relnamespace = any (array['symphony', 'm10_recovery']::regnamespace[]) and not t.tgisinternal";
+    where c.relnamespace = any (array['symphony', 'm10_recovery']::regnamespace[]) and not t.tgisinternal
+      and not c.relispartition";
 
 /// Proof 22: `every_function_has_one_signature_a_fixed_search_path_and_no_public_right`.
 pub(super) async fn is_in_order(database: &Database) -> Result<Evidence, Failure> {

@@ -80,9 +80,9 @@ pub(super) async fn is_append_only(database: &Database) -> Result<Evidence, Fail
         "truncate symphony.payment_outbox_attempts",
         "truncate symphony.payment_outbox_attempts, symphony.payment_outbox_operations cascade",
         "insert into symphony.payment_outbox_attempts select * from symphony.payment_outbox_attempts
-         on conflict (attempt_id) do update set error_message = 'changed'",
-        "merge into symphony.payment_outbox_attempts a using symphony.payment_outbox_attempts b on a.attempt_id = b.attempt_id
-         when matched then delete",
+         on conflict (outbox_id, attempt_no) do update set error_message = 'changed'",
+        "merge into symphony.payment_outbox_attempts a using symphony.payment_outbox_attempts b
+         on (a.outbox_id, a.attempt_no) = (b.outbox_id, b.attempt_no) when matched then delete",
     ];
     let tried = refused_to_every_role(database, &statements).await?;
     recorder.check(
@@ -91,6 +91,8 @@ pub(super) async fn is_append_only(database: &Database) -> Result<Evidence, Fail
         format!("{tried} of {tried} were refused"),
         tried == statements.len() * EVERY_ROLE.len() * 2,
     )?;
+
+    partitions_are_append_only(database, &sessions.owner, &mut recorder).await?;
 
     let statements = [
         "update symphony.payment_outbox_operations set reason = 'changed'",
@@ -130,6 +132,63 @@ pub(super) async fn is_append_only(database: &Database) -> Result<Evidence, Fail
     let rows = count(&sessions.owner, "select count(*) from symphony.payment_outbox_attempts", &[]).await?;
     recorder.check_equal("completing one more attempt afterwards", "rows in the ledger", 3, rows)?;
     Ok(recorder.finish())
+}
+
+/// The same for each partition of the ledger directly, among them one that was just added.
+async fn partitions_are_append_only(
+    database: &Database,
+    owner: &Client,
+    recorder: &mut Recorder,
+) -> Result<(), Failure> {
+    const NAMES: &str =
+        "select format('symphony.%I', partition_name) from symphony.payment_ledger_partitions() order by 1";
+    let added = "select cardinality(created)::bigint from symphony.extend_ledger_at(now() + interval '7 days', 0)";
+    let added = count(owner, added, &[]).await?;
+    recorder.check_equal("adding the partition that a week later needs", "partitions added", 1, added)?;
+    let names: Vec<String> = owner.query(NAMES, &[]).await?.iter().map(|row| row.get(0)).collect();
+    let statements: Vec<String> = names
+        .iter()
+        .flat_map(|name| {
+            [
+                format!("update {name} set error_message = 'changed'"),
+                format!("update {name} set error_message = 'changed' where false"),
+                format!("delete from {name}"),
+                format!("delete from {name} where false"),
+                format!("truncate {name}"),
+                format!(
+                    "insert into {name} select * from {name}
+                     on conflict (outbox_id, attempt_no) do update set error_message = 'changed'"
+                ),
+            ]
+        })
+        .collect();
+    let statements: Vec<&str> = statements.iter().map(String::as_str).collect();
+    let tried = refused_to_every_role(database, &statements).await?;
+    recorder.check(
+        format!(
+            "6 ways to change each of the {} partitions directly, as 8 roles, triggers in 2 modes",
+            names.len()
+        ),
+        "P0001 for the owner and a superuser, 42501 for the others",
+        format!("{tried} of {tried} were refused"),
+        tried == statements.len() * EVERY_ROLE.len() * 2,
+    )?;
+    let runtime = &EVERY_ROLE[..6];
+    for role in runtime {
+        let client = database.connect().await?;
+        client.batch_execute(&format!("set role {role}")).await?;
+        for name in &names {
+            for statement in [format!("insert into {name} default values"), format!("select from {name}")] {
+                must_fail(&client, &statement, "42501", || format!("{statement}; as {role}")).await?;
+            }
+        }
+    }
+    recorder.check(
+        format!("reading and writing each partition directly, as {} roles", runtime.len()),
+        "42501",
+        "each refused with it",
+        true,
+    )
 }
 
 /// Proof 2: `no_role_can_truncate_pending_or_change_what_identifies_a_row`.

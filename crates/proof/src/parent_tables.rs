@@ -13,29 +13,35 @@ use symphony_testkit::test_database::Database;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Protected {
     pub(super) table: &'static str,
-    pub(super) key: (&'static str, &'static str),
+    pub(super) key: &'static [(&'static str, &'static str)],
     pub(super) column: (&'static str, &'static str),
     pub(super) other: &'static str,
 }
 
 const fn of(
     table: &'static str,
-    key: (&'static str, &'static str),
+    key: &'static [(&'static str, &'static str)],
     column: (&'static str, &'static str),
     other: &'static str,
 ) -> Protected {
     Protected { table, key, column, other }
 }
 
+pub(super) const LEDGER: &str = "symphony.payment_outbox_attempts";
+const LEDGER_KEY: &[(&str, &str)] = &[("outbox_id", "uuid"), ("attempt_no", "int")];
+/// The partition of the ledger that has the rows of a database that was just installed.
+pub(super) const PARTITION: Protected =
+    of("symphony.payment_outbox_attempts_from_start", LEDGER_KEY, ("error_message", "text"), "'changed'");
+
 /// The protected tables. A row of the sequence counters must stay, but its number may change.
 pub(super) const PROTECTED: [Protected; 7] = [
-    of("symphony.payment_outbox_attempts", ("attempt_id", "uuid"), ("error_message", "text"), "'changed'"),
-    of("symphony.payment_outbox_operations", ("operation_id", "uuid"), ("reason", "text"), "'changed'"),
-    of("symphony.payment_outbox_quarantine", ("quarantine_id", "uuid"), ("claimed_by", "text"), "'changed'"),
-    of("symphony.payment_rails", ("rail_type", "text"), ("rail_type", "text"), "'changed'"),
-    of("m10_recovery.outbox", ("id", "bigint"), ("payload", "jsonb"), "'{\"changed\": true}'"),
-    of("m10_recovery.outbox_errors", ("error_id", "bigint"), ("error", "text"), "'changed'"),
-    of("symphony.metadata_outbox", ("id", "uuid"), ("metadata", "jsonb"), "'{\"changed\": true}'"),
+    of(LEDGER, LEDGER_KEY, ("error_message", "text"), "'changed'"),
+    of("symphony.payment_outbox_operations", &[("operation_id", "uuid")], ("reason", "text"), "'changed'"),
+    of("symphony.payment_outbox_quarantine", &[("quarantine_id", "uuid")], ("claimed_by", "text"), "'changed'"),
+    of("symphony.payment_rails", &[("rail_type", "text")], ("rail_type", "text"), "'changed'"),
+    of("m10_recovery.outbox", &[("id", "bigint")], ("payload", "jsonb"), "'{\"changed\": true}'"),
+    of("m10_recovery.outbox_errors", &[("error_id", "bigint")], ("error", "text"), "'changed'"),
+    of("symphony.metadata_outbox", &[("id", "uuid")], ("metadata", "jsonb"), "'{\"changed\": true}'"),
 ];
 
 /// At least one row in every table: one payment has ended, one is leased, one is pending.
@@ -97,10 +103,11 @@ pub(super) async fn change_nothing(database: &Database) -> Result<Evidence, Fail
     let superuser = database.connect().await?;
     let before = all_rows(&superuser).await?;
 
-    for protected in PROTECTED {
+    for protected in PROTECTED.into_iter().filter(|protected| protected.table != LEDGER) {
         through_a_parent(&superuser, &mut recorder, protected).await?;
     }
-    for table in ["symphony.payment_outbox_attempts", "symphony.payment_outbox_operations"] {
+    ledger_has_no_parent(&superuser, &mut recorder).await?;
+    for table in [LEDGER, "symphony.payment_outbox_operations"] {
         through_partitions(&superuser, &mut recorder, table).await?;
     }
     through_a_parent(
@@ -108,7 +115,7 @@ pub(super) async fn change_nothing(database: &Database) -> Result<Evidence, Fail
         &mut recorder,
         of(
             "symphony.participant_outbox_sequences",
-            ("participant_id", "symphony.short_text"),
+            &[("participant_id", "symphony.short_text")],
             ("participant_id", "symphony.short_text"),
             "",
         ),
@@ -148,8 +155,8 @@ async fn through_a_parent(
     protected: Protected,
 ) -> Result<(), Failure> {
     let Protected { table, key, column, other } = protected;
-    let mut columns = format!("{} {}", key.0, key.1);
-    if column.0 != key.0 {
+    let mut columns = definitions(key);
+    if !key.contains(&column) {
         columns.push_str(&format!(", {} {}", column.0, column.1));
     }
     superuser
@@ -178,6 +185,22 @@ async fn through_a_parent(
         "each refused with it",
         true,
     )
+}
+
+/// Columns as in CREATE TABLE.
+pub(super) fn definitions(columns: &[(&str, &str)]) -> String {
+    columns.iter().map(|(name, kind)| format!("{name} {kind}")).collect::<Vec<_>>().join(", ")
+}
+
+/// A partitioned table and its partitions cannot inherit from another table.
+async fn ledger_has_no_parent(superuser: &Client, recorder: &mut Recorder) -> Result<(), Failure> {
+    superuser.batch_execute("create table public.parent (outbox_id uuid)").await?;
+    for table in [LEDGER, PARTITION.table] {
+        let inherit = superuser.batch_execute(&format!("alter table {table} inherit public.parent")).await;
+        recorder.check_refused(format!("making {table} the child of another table"), "42809", inherit)?;
+    }
+    superuser.batch_execute("drop table public.parent").await?;
+    Ok(())
 }
 
 /// Makes the table a partition, and changes its rows through the partitioned table.

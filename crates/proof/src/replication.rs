@@ -3,15 +3,14 @@
 use tokio_postgres::Client;
 
 use super::evidence::{Evidence, Failure, Recorder};
-use super::parent_tables::{PROTECTED, Protected, all_rows, populate};
+use super::parent_tables::{LEDGER, PARTITION, PROTECTED, Protected, all_rows, definitions, populate};
 use super::server_state;
 use super::sessions::{Sessions, count, text};
 use symphony_testkit::test_database::Database;
 
-const LEDGER: &str = "symphony.payment_outbox_attempts";
 const PENDING: Protected = Protected {
     table: "symphony.payment_outbox_pending",
-    key: ("outbox_id", "uuid"),
+    key: &[("outbox_id", "uuid")],
     column: ("payload", "jsonb"),
     other: "'{\"changed\": true}'",
 };
@@ -35,7 +34,7 @@ pub(super) async fn changes_nothing(database: &Database) -> Result<Evidence, Fai
     let origin = database.empty_sibling().await?;
     let publisher = origin.connect().await?;
     let mut end = Ok(());
-    for protected in PROTECTED.into_iter().chain([PENDING]) {
+    for protected in PROTECTED.into_iter().chain([PARTITION, PENDING]) {
         // Before version 16 a server starts one apply worker per 5 seconds, so not every attack is tried on every table.
         let table = protected.table;
         let mut attacks = vec![format!("delete from {table}")];
@@ -45,7 +44,7 @@ pub(super) async fn changes_nothing(database: &Database) -> Result<Evidence, Fai
         ) {
             attacks.push(format!("update {table} set {} = {}", protected.column.0, protected.other));
         }
-        if matches!(table, LEDGER | "symphony.payment_outbox_pending") {
+        if matches!(table, LEDGER | "symphony.payment_outbox_pending") || table == PARTITION.table {
             attacks.push(format!("truncate {table}"));
         }
         for attack in attacks {
@@ -79,20 +78,21 @@ impl Subscriber<'_> {
     async fn tries(&self, recorder: &mut Recorder, protected: Protected, attack: &str) -> Result<(), Failure> {
         let Protected { table, key, column, .. } = protected;
         let schema = table.split('.').next().unwrap_or_default();
-        let columns = if column.0 == key.0 { String::new() } else { format!(", {} {}", column.0, column.1) };
-        let keys =
-            text(self.session, &format!("select string_agg(quote_literal({}), '), (') from {table}", key.0), &[])
-                .await?;
+        let columns = if key.contains(&column) { String::new() } else { format!(", {} {}", column.0, column.1) };
+        let names = key.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        let values = key.iter().map(|(name, _)| format!("quote_literal({name})")).collect::<Vec<_>>().join(", ");
+        let keys = format!("select string_agg(concat_ws(', ', {values}), '), (') from {table}");
+        let keys = text(self.session, &keys, &[]).await?;
         // A change of a control table shows that everything before it was applied.
         self.session.batch_execute("create table public.control (id int primary key, note text)").await?;
         self.publisher
             .batch_execute(&format!(
                 "create schema if not exists {schema};
-                 create table {table} ({} {} primary key{columns});
+                 create table {table} ({}{columns}, primary key ({names}));
                  create table public.control (id int primary key, note text);
-                 insert into {table} ({}) values ({keys});
+                 insert into {table} ({names}) values ({keys});
                  create publication attack for table {table}, public.control;",
-                key.0, key.1, key.0
+                definitions(key)
             ))
             .await?;
         self.publisher.batch_execute("select pg_create_logical_replication_slot('attack', 'pgoutput')").await?;

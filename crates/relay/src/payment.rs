@@ -39,6 +39,10 @@ use unknown_outcome::{NextStep, PriorOutcome};
 const MAX_LEASES_PER_CALL: usize = 1000;
 /// The timeout of reading a rail's policy for unknown outcomes.
 const POLICY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How much of a partition of the ledger a relayer reads, to end or to index it. More is left to `symphony maintain`.
+const MAX_LEDGER_SCAN_MB: i32 = 64;
+/// The timeout of adding partitions to the ledger. It is within the engine's timeout of a repair.
+const LEDGER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The error code of a payment whose lease expired.
 const LEASE_EXPIRED: &str = "LEASE_EXPIRED";
 /// How long after its own timeout a rail may still answer before its dispatch is cancelled.
@@ -93,6 +97,23 @@ impl PaymentLane {
     fn rail_capacity(&self, limit: impl Fn(&str) -> usize) -> RailCapacity {
         let limit = |rail: &String| (rail.clone(), u32::try_from(limit(rail)).unwrap_or(u32::MAX).min(1_000_000));
         self.rails.keys().map(limit).collect()
+    }
+
+    /// Adds partitions to the ledger ahead of time. Four are ahead and the last has no end, so a failure can wait for the
+    /// next repair.
+    async fn extend_ledger(&self) {
+        let extend = self.repairs.call(async |session| worker::extend_ledger(session, MAX_LEDGER_SCAN_MB).await);
+        let extension = match timeout(LEDGER_TIMEOUT, extend).await {
+            Ok(Ok(extension)) => extension,
+            Ok(Err(error)) => return tracing::warn!(%error, "cannot add partitions to the ledger"),
+            Err(_) => return tracing::warn!(after = ?LEDGER_TIMEOUT, "adding partitions to the ledger timed out"),
+        };
+        let (created, ahead) = (extension.created.join(", "), extension.partitions_ahead);
+        if !created.is_empty() {
+            tracing::info!(partitions = created, ahead, "partitions added to the ledger");
+        } else if let Some(reason) = extension.skipped {
+            tracing::debug!(reason, ahead, "upkeep of the ledger was put off");
+        }
     }
 
     /// Reads the rail's policy for an unknown outcome. The engine sets no timeout on a dispatch whose lease it
@@ -324,6 +345,9 @@ impl Lane for PaymentLane {
             self.repairs.call(async |session| worker::repair(session, &self.worker, BatchSize::MAX).await).await?;
         let more = repaired.len() >= usize::from(BatchSize::MAX.get());
         let quarantined = self.repairs.call(async |session| worker::quarantined_total(session).await).await?;
+        if !more {
+            self.extend_ledger().await;
+        }
         Ok(Repaired { more, quarantined, ..ended_leases(&repaired) })
     }
 

@@ -76,8 +76,8 @@ drifts! {
     a_disabled_trigger_is_named:
         "do $$ declare t name; begin
            select tgname into strict t from pg_trigger
-           where tgrelid = 'symphony.payment_outbox_attempts'::regclass and not tgisinternal limit 1;
-           execute format('alter table symphony.payment_outbox_attempts disable trigger %I', t);
+           where tgrelid = 'symphony.payment_outbox_operations'::regclass and not tgisinternal limit 1;
+           execute format('alter table symphony.payment_outbox_operations disable trigger %I', t);
          end $$"
         => "disabled, should be", Repairs;
     a_dropped_trigger_is_named:
@@ -87,6 +87,12 @@ drifts! {
            execute format('drop trigger %I on symphony.payment_outbox_attempts', t);
          end $$"
         => "missing: trigger", Repairs;
+    an_index_of_the_same_name_that_is_not_unique_is_named:
+        "drop index symphony.payment_outbox_attempts_one_terminal_per_outbox;
+         create index payment_outbox_attempts_one_terminal_per_outbox on symphony.payment_outbox_attempts (outbox_id)
+           where state in ('DISPATCHED', 'FAILED')"
+        => "changed: index payment_outbox_attempts_one_terminal_per_outbox on symphony.payment_outbox_attempts: definition is CREATE INDEX",
+        LeavesToPeople;
     a_changed_function_body_is_named:
         "create or replace function symphony.caller_traceparent() returns text language sql stable
            set search_path = pg_catalog, symphony, pg_temp as $$ select null::text $$"
@@ -135,7 +141,7 @@ drifts! {
         => "default rights of symphony_control", LeavesToPeople;
     a_right_that_the_owner_lost_is_named:
         "revoke insert on symphony.payment_outbox_attempts from symphony_control"
-        => "changed: table symphony.payment_outbox_attempts: rights of the owner is", LeavesToPeople;
+        => "changed: partitioned table symphony.payment_outbox_attempts: rights of the owner is", LeavesToPeople;
     a_policy_is_named:
         "create policy open on symphony.payment_outbox_pending for insert with check (true)"
         => "unexpected: policy open on symphony.payment_outbox_pending", LeavesToPeople;

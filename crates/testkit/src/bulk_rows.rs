@@ -13,7 +13,13 @@ pub async fn rails(client: &Client) -> Result<(), Error> {
     client
         .batch_execute(
             "alter table symphony.payment_outbox_pending set (autovacuum_enabled = off);
-             alter table symphony.payment_outbox_attempts set (autovacuum_enabled = off);
+             do $$
+             declare v_name text;
+             begin
+               for v_name in select partition_name from symphony.payment_ledger_partitions() loop
+                 execute format('alter table symphony.%I set (autovacuum_enabled = off)', v_name);
+               end loop;
+             end $$;
              select symphony.register_payment_rail('plain', '{}', 'bulk', 'plan test');
              select symphony.register_payment_rail('strict', '{\"ordered\": true}', 'bulk', 'plan test')",
         )
@@ -37,7 +43,8 @@ pub async fn due_since(client: &Client, rail: &str, count: i32, seconds: i32) ->
         .execute(
             "insert into symphony.payment_outbox_pending
                (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at)
-             select gen_random_uuid(), 'due-' || gen_random_uuid(), 'due-' || $1 || i, 1 + (random() * 1e12)::bigint, 'key', $1,
+             select (lpad(to_hex(floor(extract(epoch from now()) * 1000)::bigint), 12, '0') || '7000' || substr(gen_random_uuid()::text, 20))::uuid,
+                    'due-' || gen_random_uuid(), 'due-' || $1 || i, 1 + (random() * 1e12)::bigint, 'key', $1,
                     '{\"amount\": \"1.00\"}', now() - make_interval(secs => $3) + i * interval '1 microsecond'
              from generate_series(1, $2) i",
             &[&rail, &count, &f64::from(seconds)],
@@ -224,8 +231,8 @@ pub async fn in_bulk(client: &Client, pending: i32, ended: i32, participants: i3
             "set maintenance_work_mem = '1GB';
              set allow_system_table_mods = on;
              update pg_index set indisready = false
-             where indrelid in ('symphony.payment_outbox_pending'::regclass, 'symphony.payment_outbox_attempts'::regclass,
-                                'symphony.payment_outbox_keys'::regclass)",
+             where indrelid in ('symphony.payment_outbox_pending'::regclass, 'symphony.payment_outbox_keys'::regclass)
+                or indrelid in (select inhrelid from pg_inherits where inhparent = 'symphony.payment_outbox_attempts'::regclass)",
         )
         .await?;
     client
@@ -266,8 +273,14 @@ pub async fn in_bulk(client: &Client, pending: i32, ended: i32, participants: i3
     client
         .batch_execute(
             "reindex table symphony.payment_outbox_pending;
-             reindex table symphony.payment_outbox_attempts;
-             reindex table symphony.payment_outbox_keys",
+             reindex table symphony.payment_outbox_keys;
+             do $$
+             declare v_name text;
+             begin
+               for v_name in select partition_name from symphony.payment_ledger_partitions() loop
+                 execute format('reindex table symphony.%I', v_name);
+               end loop;
+             end $$",
         )
         .await?;
     for table in [

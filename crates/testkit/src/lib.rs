@@ -6,6 +6,7 @@
 //! - [`postgres`]: a private PostgreSQL that can crash, restart, have a standby and fail over
 //! - [`test_database`]: a database with Symphony installed, one for each test
 //! - [`bulk_rows`]: large tables for plans and benchmarks
+//! - [`ledger_partitions`]: a ledger of many weeks
 //! - [`bench_database`]: row counts, settings and resource usage for benchmarks
 //! - [`pgbouncer`]: a connection pooler in front of a server
 //! - [`brokers`]: NATS, Redis and RabbitMQ that can be stopped, killed and restarted
@@ -25,6 +26,7 @@ pub mod brokers;
 pub mod bulk_rows;
 mod cache;
 mod folder;
+pub mod ledger_partitions;
 pub mod pgbouncer;
 mod port;
 pub mod postgres;

@@ -1,9 +1,11 @@
 -- Searches outboxes for the console and the CLI, the newest first, one page at a time.
 --
--- A null argument does not filter. Instruction, key and participant are found by their indexes; failures by the order
--- in which they happened. Every other search reads from the newest backwards, at most a thousand outboxes; next_before
--- says where the next page starts. An empty page with next_before means that none of those thousand matched. p_from
--- and p_to bound the time of the enqueue.
+-- A null argument does not filter. Instruction and key are found by their indexes; failures by the order in which they
+-- happened. Every other search reads from the newest backwards, at most a thousand outboxes; next_before says where the
+-- next page starts. An empty page with next_before means that none of those thousand matched. p_from and p_to bound the
+-- time of the enqueue.
+-- A participant is found by an index in the partitions of the ledger that have one. Those that completions still write to
+-- have none: there a page reads backwards, at most 20,000 outboxes of all participants.
 -- Locks: nothing. Raises: P7005. For: symphony_operator, symphony_readonly, symphony_auditor.
 create or replace function symphony.search_payment_outboxes(
   p_instruction_id  text,
@@ -35,6 +37,11 @@ declare
   v_ended constant boolean := p_state in ('DISPATCHED', 'FAILED');
   -- Without a remaining filter every row that is read is shown; one more tells whether there is a next page.
   v_max_rows  constant int := case when num_nonnulls(p_rail_type, p_state, p_error_code, p_from, p_to) = 0 then p_limit + 1 else 1000 end;
+  -- How many outboxes of other participants a page may still read, and where it stopped.
+  v_unread      int := 20000;
+  v_stopped_at  uuid;
+  v_partition   record;
+  v_read        uuid[];
   v_ids   uuid[];
   v_found uuid[];
 begin
@@ -71,25 +78,59 @@ begin
       order by n.outbox_id desc
       limit v_max_rows);
   elsif p_participant_id is not null then
+    v_ids := '{}';
+    for v_partition in
+      select l.is_searchable,
+             greatest(coalesce(l.from_id, v_low), v_low) as from_id,
+             least(coalesce(l.to_id, v_high), v_high) as to_id
+      from payment_ledger_partitions() l
+      where coalesce(l.from_id < v_high, true)
+        and coalesce(l.to_id > v_low, true)
+      order by l.starts_at desc nulls last
+    loop
+      if v_partition.is_searchable then
+        v_ids := v_ids || array(
+          select a.outbox_id
+          from payment_outbox_attempts a
+          where a.participant_id = p_participant_id
+            and a.state in ('DISPATCHED', 'FAILED')
+            and a.outbox_id >= v_partition.from_id
+            and a.outbox_id < v_partition.to_id
+          order by a.outbox_id desc
+          limit v_max_rows - cardinality(v_ids));
+      else
+        select array_agg(r.outbox_id order by r.outbox_id desc) filter (where r.participant_id = p_participant_id),
+               v_unread - count(*),
+               (array_agg(r.outbox_id order by r.outbox_id))[1]
+        into v_read, v_unread, v_stopped_at
+        from (
+          select a.outbox_id, a.participant_id
+          from payment_outbox_attempts a
+          where a.state in ('DISPATCHED', 'FAILED')
+            and a.outbox_id >= v_partition.from_id
+            and a.outbox_id < v_partition.to_id
+          order by a.outbox_id desc
+          limit v_unread
+        ) r;
+        v_ids := v_ids || coalesce(v_read, '{}');
+        exit when v_unread = 0;
+        v_stopped_at := null;
+      end if;
+      exit when cardinality(v_ids) >= v_max_rows;
+    end loop;
     v_ids := array(
       select s.outbox_id
       from (
-        (select p.outbox_id, p.sequence_id
+        (select p.outbox_id
          from payment_outbox_pending p
          where p.participant_id = p_participant_id
-           and p.sequence_id < coalesce((select o.sequence_id from payment_outboxes o where o.outbox_id = p_before), 9223372036854775807)
-         order by p.sequence_id desc
-         limit v_max_rows)
+         offset 0)
         union all
-        (select a.outbox_id, a.sequence_id
-         from payment_outbox_attempts a
-         where a.participant_id = p_participant_id
-           and a.state in ('DISPATCHED', 'FAILED')
-           and a.sequence_id < coalesce((select o.sequence_id from payment_outboxes o where o.outbox_id = p_before), 9223372036854775807)
-         order by a.sequence_id desc
-         limit v_max_rows)
+        select i.outbox_id from unnest(v_ids) as i (outbox_id)
       ) s
-      order by s.sequence_id desc
+      where s.outbox_id < v_high
+        and s.outbox_id >= coalesce(v_stopped_at, v_low)
+      order by s.outbox_id desc
       limit v_max_rows);
   elsif p_state = 'FAILED' then
     v_ids := array(select w.outbox_id from recent_payment_failures(p_before, v_max_rows) w order by w.place);
@@ -144,6 +185,8 @@ begin
     next_before := v_found[p_limit];
   elsif examined = v_max_rows then
     next_before := v_ids[v_max_rows];
+  else
+    next_before := v_stopped_at;
   end if;
 end
 $$;

@@ -184,6 +184,8 @@ comment on index symphony.payment_outbox_pending_claim_order is
   'Rows of a rail in claim order, parked rows apart from the others.';
 comment on index symphony.payment_outbox_pending_stream_order is 'Rows of one participant on one rail in sequence.';
 
+-- The ledger, partitioned by the time of the enqueue, which a UUIDv7 begins with: all attempts of an outbox are in one partition, so an index of that
+-- partition keeps them unique. extend_payment_ledger makes the partitions; see docs/decisions/0009-ledger-partitions.md.
 create table symphony.payment_outbox_attempts (
   attempt_id      uuid                          not null,
   outbox_id       uuid                          not null,
@@ -205,11 +207,10 @@ create table symphony.payment_outbox_attempts (
   worker_id       text                          not null,
   created_at      timestamptz                   not null,
   database_user   text collate "C"              not null default session_user,
-  constraint payment_outbox_attempts_pkey primary key (attempt_id),
-  constraint payment_outbox_attempts_number_is_unique unique (outbox_id, attempt_no),
+  constraint payment_outbox_attempts_pkey primary key (outbox_id, attempt_no),
   constraint payment_outbox_attempts_number_in_range check (attempt_no between 1 and 20),
   constraint payment_outbox_attempts_latency_is_positive check (latency_ms >= 0)
-);
+) partition by range (outbox_id);
 
 create unique index payment_outbox_attempts_one_terminal_per_outbox
   on symphony.payment_outbox_attempts (outbox_id)
@@ -221,13 +222,8 @@ create index payment_outbox_attempts_failures
   include (rail_type, error_code)
   where state = 'FAILED';
 
--- For searches by participant. Each outbox is in it once, by its terminal row: other attempts cost nothing.
-create index payment_outbox_attempts_by_participant
-  on symphony.payment_outbox_attempts (participant_id, sequence_id)
-  where state in ('DISPATCHED', 'FAILED');
-
-comment on table symphony.payment_outbox_attempts is 'The ledger: how each lease ended. Append-only.';
-comment on column symphony.payment_outbox_attempts.attempt_id is 'UUIDv7 of this ledger row.';
+comment on table symphony.payment_outbox_attempts is 'The ledger: how each lease ended. Append-only. Partitioned by time of enqueue.';
+comment on column symphony.payment_outbox_attempts.attempt_id is 'UUIDv7 of this ledger row: unique by construction, without an index.';
 comment on column symphony.payment_outbox_attempts.outbox_id is 'The outbox row that was attempted.';
 comment on column symphony.payment_outbox_attempts.instruction_id is 'Its instruction, as it was.';
 comment on column symphony.payment_outbox_attempts.participant_id is 'Its participant, as it was.';
@@ -250,7 +246,6 @@ comment on column symphony.payment_outbox_attempts.database_user is 'The login t
 comment on index symphony.payment_outbox_attempts_one_terminal_per_outbox is
   'Invariant: an outbox ends once. The lease is what prevents a second ending; this index is the backstop, and a violation of it is an alarm.';
 comment on index symphony.payment_outbox_attempts_failures is 'Terminal failures in the order in which they happened.';
-comment on index symphony.payment_outbox_attempts_by_participant is 'What has ended of one participant, in sequence.';
 
 create table symphony.payment_outbox_operations (
   operation_id  uuid        not null,

@@ -82,7 +82,9 @@ impl DatabaseError {
             Some(sqlstate::INSUFFICIENT_PRIVILEGE) => Self::MissingRole { role: call.role, details },
             Some(sqlstate::INVALID_TRANSACTION_STATE) => Self::NotReadCommitted(details),
             Some(sqlstate::LOCK_NOT_AVAILABLE) => Self::LockHeld(details),
-            Some(sqlstate::UNIQUE_VIOLATION) if details.constraint() == Some(sqlstate::TERMINAL_BACKSTOP) => {
+            Some(sqlstate::UNIQUE_VIOLATION)
+                if details.constraint().is_some_and(sqlstate::is_terminal_backstop) =>
+            {
                 Self::TerminalBackstop(details)
             }
             Some(state) if sqlstate::is_serialization_failure(state) => Self::RetryTransaction(details),

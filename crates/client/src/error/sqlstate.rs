@@ -22,6 +22,12 @@ pub const NO_SUCH_ENTRY: &str = "P0002";
 /// The unique index of the ledger that allows one terminal attempt per outbox.
 pub const TERMINAL_BACKSTOP: &str = "payment_outbox_attempts_one_terminal_per_outbox";
 
+/// Whether an index is the [`TERMINAL_BACKSTOP`] in one of the ledger's partitions. PostgreSQL reports the index of the
+/// partition, whose name is between the two parts of this one.
+pub fn is_terminal_backstop(index: &str) -> bool {
+    index.starts_with("payment_outbox_attempts_") && index.ends_with("_one_terminal_per_outbox")
+}
+
 pub(super) const UNIQUE_VIOLATION: &str = "23505";
 pub(super) const INVALID_TRANSACTION_STATE: &str = "25000";
 pub(super) const INSUFFICIENT_PRIVILEGE: &str = "42501";

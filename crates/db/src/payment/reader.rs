@@ -9,6 +9,7 @@ mod leases;
 mod operations;
 mod outboxes;
 mod participants;
+mod partitions;
 mod payload;
 mod rails;
 mod recent_stats;
@@ -26,6 +27,7 @@ pub use operations::{
 };
 pub use outboxes::{Outbox, OutboxSearch, outbox, search};
 pub use participants::{Participant, participants};
+pub use partitions::{LedgerPartition, ledger_partitions, partitions_ahead};
 pub use payload::payload;
 pub use rails::rails;
 pub use recent_stats::{RailStats, RecentStats, StatsBucket, WorkerStats, recent_stats};

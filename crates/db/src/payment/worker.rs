@@ -1,4 +1,4 @@
-//! The calls of a worker: claim, complete, renew, release, repair.
+//! The calls of a worker: claim, complete, renew, release, repair, and the upkeep of the ledger.
 //!
 //! Each call is one transaction: run it on a client, not inside a transaction. The login needs the role
 //! `symphony_executor`. When to claim, and what a rail's answer means, is the worker's decision.
@@ -10,6 +10,7 @@ mod advice;
 mod claim;
 mod complete;
 mod leases;
+mod ledger;
 mod schedule;
 mod traces;
 
@@ -23,6 +24,7 @@ pub use advice::{Advice, advise_on_unknown_outcome};
 pub use claim::{Claimed, ClaimedBatch, claim, claim_with_limits};
 pub use complete::{complete, complete_batch};
 pub use leases::{Released, Renewed, Repaired, quarantined_total, release, renew, repair, repair_all};
+pub use ledger::{LedgerExtension, extend_ledger};
 pub use schedule::{ClaimLimits, next_due};
 pub use traces::trace_contexts;
 

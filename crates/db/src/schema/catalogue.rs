@@ -3,6 +3,9 @@
 //! The expected facts are in `schema/catalogue/`, one file for the core and one per lane. Each line has the PostgreSQL
 //! versions, the object, the facet and its value, separated by tabs. `scripts/catalogue` writes them. A fact may have
 //! several values, because PostgreSQL prints some expressions differently after a dump and restore.
+//!
+//! The ledger has more partitions every week. The files have the facts of one, named [`ANY_PARTITION`]; they are
+//! expected of each partition that a database has.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,15 +43,25 @@ const fn text(lane: Lane) -> &'static str {
     }
 }
 
-/// The facts that `lanes` should have on PostgreSQL `major`.
-#[must_use]
-pub fn expected(lanes: &[Lane], major: u32) -> Expected {
+/// The facts that `lanes` should have on PostgreSQL `major`, with these partitions of the ledger.
+fn expected(lanes: &[Lane], major: u32, partitions: &[String]) -> Expected {
     let texts = lanes.iter().map(|lane| text(*lane));
     let mut expected = Expected::new();
-    for (key, value) in [CORE].into_iter().chain(texts).flat_map(str::lines).filter_map(|line| fact(line, major)) {
+    for (key, value) in [CORE].into_iter().chain(texts).flat_map(|text| facts(text, major, partitions)) {
         expected.entry(key).or_default().insert(value);
     }
     expected
+}
+
+/// The expected facts of `lanes`, and the found ones that concern them. See [`about`].
+pub(super) fn expected_and_found(
+    lanes: &[Lane],
+    installed: &[Lane],
+    found: Facts,
+    major: u32,
+) -> (Expected, Facts) {
+    let partitions = partitions(&found);
+    (expected(lanes, major, &partitions), about(lanes, installed, found, major, &partitions))
 }
 
 /// The found facts that concern `lanes`: without those of other `installed` lanes.
@@ -56,21 +69,59 @@ pub fn expected(lanes: &[Lane], major: u32) -> Expected {
 /// An object in the schema of another installed lane belongs to that lane. In a schema that lanes share, an object that
 /// no lane expects concerns all of them. So does an object that looks like one of a lane that is not installed: it was
 /// planted.
-pub(super) fn about(lanes: &[Lane], installed: &[Lane], found: Facts, major: u32) -> Facts {
+fn about(lanes: &[Lane], installed: &[Lane], found: Facts, major: u32, partitions: &[String]) -> Facts {
     let others: Vec<_> = installed.iter().copied().filter(|lane| !lanes.contains(lane)).collect();
     let core = files::CORE.schema;
     let elsewhere: Vec<_> =
         others.iter().map(|lane| files::component(*lane).schema).filter(|schema| *schema != core).collect();
     let theirs: BTreeSet<String> = others
         .iter()
-        .flat_map(|lane| text(*lane).lines())
-        .filter_map(|line| fact(line, major))
+        .flat_map(|lane| facts(text(*lane), major, partitions))
         .map(|((object, _), _)| object)
         .collect();
     let is_theirs = |object: &str, fact: &Fact| {
         theirs.contains(object) || fact.schema.as_deref().is_some_and(|schema| elsewhere.contains(&schema))
     };
     found.into_iter().filter(|((object, _), fact)| !is_theirs(object, fact)).collect()
+}
+
+/// Stands for each partition of the ledger.
+pub const ANY_PARTITION: &str = "payment_outbox_attempts_from_*";
+
+/// The partitions of the ledger, by their names.
+fn partitions(found: &Facts) -> Vec<String> {
+    let table = |object: &String| object.strip_prefix("table symphony.").map(str::to_owned);
+    found.keys().filter(|(_, facet)| facet == "partition of").filter_map(|(object, _)| table(object)).collect()
+}
+
+/// The facts with [`ANY_PARTITION`] in place of each partition. For a database whose partitions are alike.
+#[must_use]
+pub fn with_any_partition(found: Facts) -> Facts {
+    let partitions = partitions(&found);
+    let general =
+        |text: &str| partitions.iter().fold(text.to_owned(), |text, name| text.replace(name, ANY_PARTITION));
+    found
+        .into_iter()
+        .map(|((object, facet), fact)| {
+            ((general(&object), general(&facet)), Fact { value: general(&fact.value), ..fact })
+        })
+        .collect()
+}
+
+/// The facts of a file that hold on PostgreSQL `major`, those of [`ANY_PARTITION`] for each of these.
+fn facts(text: &str, major: u32, partitions: &[String]) -> Vec<(Key, String)> {
+    let mut facts = Vec::new();
+    for ((object, facet), value) in text.lines().filter_map(|line| fact(line, major)) {
+        if object.contains(ANY_PARTITION) {
+            let named = |text: &str, name: &str| text.replace(ANY_PARTITION, name);
+            facts.extend(
+                partitions.iter().map(|name| ((named(&object, name), facet.clone()), named(&value, name))),
+            );
+        } else {
+            facts.push(((object, facet), value));
+        }
+    }
+    facts
 }
 
 fn fact(line: &str, major: u32) -> Option<(Key, String)> {
@@ -198,9 +249,12 @@ mod tests {
         ];
         let core = ("function symphony.planted()", Some("symphony"));
         let all = found(&[&event[..], &[payment, core]].concat());
-        assert_eq!(about(&[Lane::Payment], &Lane::ALL, all.clone(), 18), found(&[payment, core]));
-        assert_eq!(about(&[Lane::Event], &Lane::ALL, all.clone(), 18), found(&[&event[..], &[core]].concat()));
-        assert_eq!(about(&Lane::ALL, &Lane::ALL, all.clone(), 18), all);
+        assert_eq!(about(&[Lane::Payment], &Lane::ALL, all.clone(), 18, &[]), found(&[payment, core]));
+        assert_eq!(
+            about(&[Lane::Event], &Lane::ALL, all.clone(), 18, &[]),
+            found(&[&event[..], &[core]].concat())
+        );
+        assert_eq!(about(&Lane::ALL, &Lane::ALL, all.clone(), 18, &[]), all);
     }
 
     #[test]
@@ -210,13 +264,26 @@ mod tests {
             ("schema m10_recovery", Some("m10_recovery")),
             ("table symphony.metadata_outbox", Some("symphony")),
         ]);
-        assert_eq!(about(&[Lane::Payment], &[Lane::Payment], planted.clone(), 18), planted);
-        assert_eq!(about(&[Lane::Payment], &Lane::ALL, planted, 18).len(), 1);
+        assert_eq!(about(&[Lane::Payment], &[Lane::Payment], planted.clone(), 18, &[]), planted);
+        assert_eq!(about(&[Lane::Payment], &Lane::ALL, planted, 18, &[]).len(), 1);
+    }
+
+    #[test]
+    fn what_is_expected_of_one_partition_is_expected_of_each() {
+        let names =
+            ["payment_outbox_attempts_from_start".to_owned(), "payment_outbox_attempts_from_20261123".to_owned()];
+        let expected = expected(&[Lane::Payment], 18, &names);
+        for name in names {
+            let trigger = format!("trigger ledger_is_append_only on symphony.{name}");
+            let values = &expected[&(trigger, "definition".to_owned())];
+            assert!(values.iter().all(|value| value.contains(&name) && value.ends_with(" always")), "{values:?}");
+        }
+        assert!(!expected.keys().any(|(object, _)| object.contains(ANY_PARTITION)));
     }
 
     #[test]
     fn a_fact_may_have_several_printings() {
-        let views = expected(&Lane::ALL, 15);
+        let views = expected(&Lane::ALL, 15, &[]);
         assert!(views.values().any(|values| values.len() > 1));
         assert!(views.values().all(|values| !values.is_empty()));
     }

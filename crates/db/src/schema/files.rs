@@ -40,6 +40,8 @@ pub(super) struct Component {
     pub(super) repeatable: &'static [File],
     /// Grants, applied after all objects of all components.
     pub(super) grants: &'static File,
+    /// Makes the partitions of its tables, after all grants; none if it has no such table.
+    pub(super) partitions: Option<&'static File>,
 }
 
 /// Creates the roles, as the installer.
@@ -63,6 +65,7 @@ macro_rules! queries {
 /// Queries for the facts about the installed objects, by kind. Each text begins with the CTEs of `facts/scope.sql`.
 pub(super) const FACTS: &[File] = queries![
     "facts/relations.sql",
+    "facts/partitions.sql",
     "facts/functions.sql",
     "facts/types.sql",
     "facts/rights.sql",
@@ -106,6 +109,7 @@ pub(super) const CORE: Component = Component {
         "views/schema_status.sql",
     ],
     grants: &files!["grants/core.sql"][0],
+    partitions: None,
 };
 
 /// The component of `lane`.
@@ -139,9 +143,13 @@ static PAYMENT: Component = Component {
         "functions/payment/complete_outbox_attempt.sql",
         "functions/payment/complete_outbox_batch.sql",
         "functions/payment/count_payment_dead_letters.sql",
+        "functions/payment/create_ledger_partition.sql",
         "functions/payment/end_expired_leases.sql",
         "functions/payment/enqueue_payment_outbox.sql",
         "functions/payment/enqueue_payment_outbox_batch.sql",
+        "functions/payment/extend_ledger_at.sql",
+        "functions/payment/extend_payment_ledger.sql",
+        "functions/payment/ledger_partition_start.sql",
         "functions/payment/list_payment_dead_letters.sql",
         "functions/payment/lock_leased_outboxes.sql",
         "functions/payment/lock_rail_policies.sql",
@@ -157,6 +165,7 @@ static PAYMENT: Component = Component {
         "functions/payment/pause_payment_rail.sql",
         "functions/payment/payment_backlog.sql",
         "functions/payment/payment_leases.sql",
+        "functions/payment/payment_ledger_partitions.sql",
         "functions/payment/payment_recent_stats.sql",
         "functions/payment/payment_status.sql",
         "functions/payment/quarantine_outbox.sql",
@@ -195,6 +204,7 @@ static PAYMENT: Component = Component {
         "views/supervisor_outbox_status.sql",
     ],
     grants: &files!["grants/payment.sql"][0],
+    partitions: Some(&files!["partitions/payment.sql"][0]),
 };
 
 static EVENT: Component = Component {
@@ -215,6 +225,7 @@ static EVENT: Component = Component {
         "views/outbox_status.sql",
     ],
     grants: &files!["grants/event.sql"][0],
+    partitions: None,
 };
 
 static METADATA: Component = Component {
@@ -248,6 +259,7 @@ static METADATA: Component = Component {
         "views/metadata_outbox_status.sql",
     ],
     grants: &files!["grants/metadata.sql"][0],
+    partitions: None,
 };
 
 #[cfg(test)]
@@ -285,7 +297,8 @@ mod tests {
                 .into_iter()
                 .chain(component.migrations)
                 .chain(component.repeatable)
-                .chain([component.grants]);
+                .chain([component.grants])
+                .chain(component.partitions);
             listed.extend(files.map(|file| file.path.to_owned()));
         }
         assert_eq!(there, listed);

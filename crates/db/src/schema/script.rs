@@ -61,6 +61,9 @@ pub(super) fn body(lanes: &[Lane], limit: Duration) -> String {
     for component in components(lanes) {
         push(&mut script, component.grants);
     }
+    for partitions in components(lanes).filter_map(|component| component.partitions) {
+        push(&mut script, partitions);
+    }
     push(&mut script, files::RESET_OWNER_ROLE);
     script
 }

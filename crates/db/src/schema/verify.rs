@@ -140,8 +140,7 @@ pub(super) async fn verify_in(transaction: &Transaction<'_>, lanes: &[Lane]) -> 
         return Err(Error::NotInstalled);
     }
     let (found, major) = catalogue::found_in(transaction).await?;
-    let mut expected = catalogue::expected(lanes, major);
-    let mut found = catalogue::about(lanes, &installed, found, major);
+    let (mut expected, mut found) = catalogue::expected_and_found(lanes, &installed, found, major);
     if migrations::are_readable(transaction).await? {
         expected.extend(migrations::expected(lanes));
         found.extend(migrations::found(transaction, lanes).await?);

@@ -18,14 +18,16 @@ const ENQUEUE: [&str; 4] = [
     "symphony.create_metadata_entry",
     "m10_recovery.publish_outbox",
 ];
-const EXECUTE: [&str; 26] = [
+const EXECUTE: [&str; 28] = [
     "symphony.advise_on_unknown_outcome",
     "symphony.acquire_wakeup_lock",
     "symphony.claim_outbox_batch",
     "symphony.complete_outbox_attempt",
     "symphony.complete_outbox_batch",
+    "symphony.extend_payment_ledger",
     "symphony.next_outbox_due",
     "symphony.outbox_trace_contexts",
+    "symphony.payment_ledger_partitions",
     "symphony.payment_status",
     "symphony.quarantined_outboxes_total",
     "symphony.renew_outbox_leases",
@@ -46,7 +48,8 @@ const EXECUTE: [&str; 26] = [
     "m10_recovery.claim_outbox_events",
     "m10_recovery.complete_outbox_event",
 ];
-const OPERATE: [&str; 9] = [
+const OPERATE: [&str; 10] = [
+    "symphony.extend_payment_ledger",
     "symphony.redrive_payment_outbox",
     "symphony.repair_payment_rail",
     "symphony.resolve_payment_outbox",
@@ -60,12 +63,13 @@ const OPERATE: [&str; 9] = [
 /// For every role but symphony_auth.
 const FIND: [&str; 1] = ["symphony.find_metadata_by_entity"];
 /// Read-only functions without payloads.
-const READ: [&str; 15] = [
+const READ: [&str; 16] = [
     "symphony.audit_export_end",
     "symphony.count_payment_dead_letters",
     "symphony.list_payment_dead_letters",
     "symphony.payment_backlog",
     "symphony.payment_leases",
+    "symphony.payment_ledger_partitions",
     "symphony.payment_recent_stats",
     "symphony.payment_status",
     "symphony.quarantined_outboxes_total",

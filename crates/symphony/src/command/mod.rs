@@ -18,6 +18,7 @@ mod dlq;
 mod enqueue;
 mod inspect;
 mod install;
+mod maintain;
 mod man;
 #[cfg(feature = "dev-tools")]
 mod prove;
@@ -59,6 +60,7 @@ enum Command {
     Rail(rail::Arguments),
     Run(run::Arguments),
     Repair(repair::Arguments),
+    Maintain(maintain::Arguments),
     Dlq(dlq::Arguments),
     Audit(audit::Arguments),
     #[cfg(feature = "dev-tools")]
@@ -95,6 +97,7 @@ impl Cli {
             Command::Rail(arguments) => arguments.run(&database).await,
             Command::Run(arguments) => arguments.run(&database).await,
             Command::Repair(arguments) => arguments.run(&database).await,
+            Command::Maintain(arguments) => arguments.run(&database).await,
             Command::Dlq(arguments) => arguments.run(&database).await,
             Command::Audit(arguments) => arguments.run(&database).await,
             #[cfg(feature = "dev-tools")]

@@ -1,4 +1,5 @@
-//! Gauges that are read from the database at scrape time: pending rows, their age, dead letters, and the clock offset.
+//! Gauges that are read from the database at scrape time: pending rows, their age, dead letters, partitions of the ledger
+//! that are ahead, and the clock offset.
 //!
 //! Counts stop at 10,000 rows of a rail and kind, so a read takes the same time beside any backlog. Scrapes within a few
 //! seconds share one read, so that many scrapers do not load the database.
@@ -74,9 +75,11 @@ impl Gauges {
         {
             return text.clone();
         }
-        let read = async { Ok::<_, LaneError>((self.sample().await?, self.clock_offset().await?)) };
+        let read = async {
+            Ok::<_, LaneError>((self.sample().await?, self.clock_offset().await?, self.partitions_ahead().await?))
+        };
         let text = match timeout(QUERY_TIMEOUT, read).await {
-            Ok(Ok((sample, offset))) => render(&sample, offset),
+            Ok(Ok((sample, offset, ahead))) => render(&sample, offset, ahead),
             Ok(Err(error)) => {
                 tracing::warn!(%error, "cannot read the database gauges; this scrape lacks them");
                 String::new()
@@ -117,6 +120,14 @@ impl Gauges {
             sample.estimates.push((lane.name(), estimate));
         }
         Ok(sample)
+    }
+
+    /// How many partitions of the ledger start in the future; none without the payment lane.
+    async fn partitions_ahead(&self) -> Result<Option<i64>, LaneError> {
+        if !self.lanes.contains(&Lane::Payment) {
+            return Ok(None);
+        }
+        self.pool.call(async |session| payment::reader::partitions_ahead(session.client()).await).await.map(Some)
     }
 
     /// Seconds by which the database's clock is ahead of this machine's, accurate to half a round trip.
@@ -183,7 +194,7 @@ fn metadata_row(totals: &metadata::reader::Totals) -> Row {
 /// One gauge: its name, its help text, and its value in a row.
 type Gauge = (&'static str, &'static str, fn(&Row) -> Option<String>);
 
-fn render(sample: &Sample, clock_offset: f64) -> String {
+fn render(sample: &Sample, clock_offset: f64, partitions_ahead: Option<i64>) -> String {
     let gauges: [Gauge; 9] = [
         ("outbox_pending_depth", "Pending rows; counting stops at 10000 of each kind", |row| {
             Some(row.pending.to_string())
@@ -224,6 +235,11 @@ fn render(sample: &Sample, clock_offset: f64) -> String {
     let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} gauge");
     for (lane, estimate) in &sample.estimates {
         let _ = writeln!(text, "{name}{{lane=\"{lane}\"}} {estimate}");
+    }
+    if let Some(ahead) = partitions_ahead {
+        let name = "symphony_ledger_partitions_ahead";
+        let _ = writeln!(text, "# HELP {name} Partitions of the ledger that start in the future.");
+        let _ = writeln!(text, "# TYPE {name} gauge\n{name} {ahead}");
     }
     for (name, help, value) in gauges {
         let _ = writeln!(text, "# HELP symphony_{name} {help}.\n# TYPE symphony_{name} gauge");

@@ -1,6 +1,9 @@
 //! Manual changes of an installed schema, one at a time: verify must report exactly that change, with its severity.
 
-use symphony_testkit::postgres::{Binaries, Cluster, Options};
+use symphony_testkit::{
+    ledger_partitions,
+    postgres::{Binaries, Cluster, Options},
+};
 
 use super::{connect, differences, installed, program::symphony};
 
@@ -26,10 +29,10 @@ const fn since(major: u32, change: Change) -> Change {
 const EVERY_LANE: &[Change] = &[
     // Tables: inheritance, keys, storage, replication.
     change(
-        "create table public.par (like symphony.payment_outbox_attempts);
-         alter table symphony.payment_outbox_attempts inherit public.par",
-        "alter table symphony.payment_outbox_attempts no inherit public.par; drop table public.par",
-        &["error: unexpected: parent public.par of symphony.payment_outbox_attempts"],
+        "create table public.par (like symphony.payment_outbox_operations);
+         alter table symphony.payment_outbox_operations inherit public.par",
+        "alter table symphony.payment_outbox_operations no inherit public.par; drop table public.par",
+        &["error: unexpected: parent public.par of symphony.payment_outbox_operations"],
     ),
     change(
         "create table public.kid () inherits (symphony.payment_outbox_pending)",
@@ -63,14 +66,74 @@ const EVERY_LANE: &[Change] = &[
     ),
     change(
         "create access method heap2 type table handler heap_tableam_handler;
-         alter table symphony.payment_outbox_attempts set access method heap2",
-        "alter table symphony.payment_outbox_attempts set access method heap; drop access method heap2",
-        &["warning: changed: table symphony.payment_outbox_attempts: access method is heap2, should be heap"],
+         alter table symphony.payment_outbox_operations set access method heap2",
+        "alter table symphony.payment_outbox_operations set access method heap; drop access method heap2",
+        &["warning: changed: table symphony.payment_outbox_operations: access method is heap2, should be heap"],
     ),
     change(
-        "alter table symphony.payment_outbox_attempts set unlogged",
-        "alter table symphony.payment_outbox_attempts set logged",
-        &["error: changed: table symphony.payment_outbox_attempts: persistence is unlogged, should be permanent"],
+        "alter table symphony.payment_outbox_operations set unlogged",
+        "alter table symphony.payment_outbox_operations set logged",
+        &["error: changed: table symphony.payment_outbox_operations: persistence is unlogged, should be permanent"],
+    ),
+    // An index of the same name that does not do the same.
+    change(
+        "drop index symphony.payment_outbox_operations_by_outbox;
+         create index payment_outbox_operations_by_outbox on symphony.payment_outbox_operations (rail_type)",
+        "drop index symphony.payment_outbox_operations_by_outbox;
+         create index payment_outbox_operations_by_outbox on symphony.payment_outbox_operations (outbox_id, created_at)
+           where outbox_id is not null",
+        &["error: changed: index payment_outbox_operations_by_outbox on symphony.payment_outbox_operations: definition is"],
+    ),
+    // Partitions of the ledger.
+    change(
+        "alter table symphony.payment_outbox_attempts_from_start disable trigger ledger_is_append_only",
+        "alter table symphony.payment_outbox_attempts_from_start enable always trigger ledger_is_append_only",
+        &["error: changed: trigger ledger_is_append_only on symphony.payment_outbox_attempts_from_start: definition is"],
+    ),
+    change(
+        "alter table symphony.payment_outbox_attempts_from_start enable trigger ledger_rows_never_change",
+        "alter table symphony.payment_outbox_attempts_from_start enable always trigger ledger_rows_never_change",
+        &["error: changed: trigger ledger_rows_never_change on symphony.payment_outbox_attempts_from_start: definition is"],
+    ),
+    change(
+        "drop trigger ledger_is_append_only on symphony.payment_outbox_attempts_from_start",
+        "create trigger ledger_is_append_only before update or delete or truncate on symphony.payment_outbox_attempts_from_start
+           for each statement execute function symphony.refuse_change('the ledger is append-only');
+         alter table symphony.payment_outbox_attempts_from_start enable always trigger ledger_is_append_only",
+        &["error: missing: trigger ledger_is_append_only on symphony.payment_outbox_attempts_from_start"],
+    ),
+    change(
+        "alter table symphony.payment_outbox_attempts_from_start owner to postgres",
+        "alter table symphony.payment_outbox_attempts_from_start owner to symphony_control",
+        &["error: changed: table symphony.payment_outbox_attempts_from_start: owner is postgres, should be symphony_control"],
+    ),
+    change(
+        "grant select on symphony.payment_outbox_attempts_from_start to symphony_readonly",
+        "revoke all on symphony.payment_outbox_attempts_from_start from symphony_readonly",
+        &["error: unexpected: right of symphony_readonly to SELECT on table symphony.payment_outbox_attempts_from_start"],
+    ),
+    change(
+        "create index more on symphony.payment_outbox_attempts_from_start (worker_id)",
+        "drop index symphony.more",
+        &["error: unexpected: index more on symphony.payment_outbox_attempts_from_start"],
+    ),
+    // Searches by participant have an index on closed partitions, and it is of this form.
+    change(
+        "create index payment_outbox_attempts_from_start_by_participant on symphony.payment_outbox_attempts_from_start (participant_id, outbox_id)
+           where state in ('DISPATCHED', 'FAILED')",
+        "drop index symphony.payment_outbox_attempts_from_start_by_participant",
+        &[],
+    ),
+    change(
+        "create index payment_outbox_attempts_from_start_by_participant on symphony.payment_outbox_attempts_from_start (participant_id)",
+        "drop index symphony.payment_outbox_attempts_from_start_by_participant",
+        &["error: unexpected: index payment_outbox_attempts_from_start_by_participant on symphony.payment_outbox_attempts_from_start"],
+    ),
+    change(
+        "create table public.rest partition of symphony.payment_outbox_attempts default",
+        "drop table public.rest",
+        &["error: unexpected: child public.rest of symphony.payment_outbox_attempts",
+          "error: changed: ranges of symphony.payment_outbox_attempts: definition is public.rest takes DEFAULT"],
     ),
     change(
         "alter sequence m10_recovery.outbox_id_seq cycle maxvalue 1000",
@@ -498,4 +561,37 @@ async fn warnings_pass_unless_verify_is_strict() {
     superuser.batch_execute("create table symphony.added ()").await.unwrap();
     let refused = super::run_check(&cluster, &superuser, "shop").await.exits(1);
     assert!(refused.stderr.contains("unexpected: table symphony.added"), "{}", refused.all());
+}
+
+/// The facts about one partition of the ledger are expected of each, however many there are.
+#[tokio::test]
+async fn partitions_of_a_year_are_verified_and_a_missing_one_is_named() {
+    let cluster = Cluster::start(&Binaries::find().unwrap(), Options::default()).await.unwrap();
+    let superuser = installed(&cluster, "shop", &["payment"]).await;
+    let url = cluster.url("shop");
+    ledger_partitions::age(&superuser, 56).await.unwrap();
+    let json = symphony(&url, &["maintain", "--json"]).exits(0).json();
+    let partitions = json["partitions"].as_array().unwrap();
+    assert_eq!((partitions.len(), json["partitions_ahead"].as_i64()), (61, Some(4)));
+    assert_eq!(json["indexed"].as_array().unwrap().len(), 56, "{json}");
+    symphony(&url, &["verify", "--strict"]).exits(0);
+    symphony(&url, &["install"]).exits(0);
+
+    let lost = partitions[20]["partition_name"].as_str().unwrap();
+    superuser.batch_execute(&format!("drop table symphony.{lost}")).await.unwrap();
+    let found = symphony(&url, &["verify"]).exits(1);
+    let before = partitions[19]["partition_name"].as_str().unwrap();
+    assert_eq!(
+        differences(&found),
+        [format!(
+            "error: changed: ranges of symphony.payment_outbox_attempts: definition is a gap after symphony.{before}, \
+             should be from MINVALUE to MAXVALUE without a gap"
+        )]
+    );
+
+    let detached = partitions[30]["partition_name"].as_str().unwrap();
+    let detach = format!("alter table symphony.payment_outbox_attempts detach partition symphony.{detached}");
+    superuser.batch_execute(&detach).await.unwrap();
+    let found = symphony(&url, &["verify"]).exits(1);
+    assert!(found.stdout.contains(&format!("unexpected: table symphony.{detached}\n")), "{}", found.all());
 }

@@ -98,6 +98,17 @@ async fn record_terminal_rows_twice(harness: &Harness) {
     harness.superuser().await.batch_execute(&twice).await.unwrap();
 }
 
+/// Leaves one partition ahead, as three weeks without an extension do.
+async fn drop_partitions_ahead(harness: &Harness) {
+    let drop = "do $$ declare v_name text; begin
+                  for v_name in select partition_name from symphony.payment_ledger_partitions()
+                                where starts_at > now() order by starts_at desc limit 3 loop
+                    execute format('drop table symphony.%I', v_name);
+                  end loop;
+                end $$";
+    harness.superuser().await.batch_execute(drop).await.unwrap();
+}
+
 /// Waits until each of these alerts has fired with this label. They need not fire together, because some resolve.
 async fn wait_until_fired(prometheus: &Prometheus, alerts: &[(&str, &str, &str)]) {
     let mut missing = alerts.to_vec();
@@ -167,6 +178,7 @@ async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the
     listen_proxy.cut(NewConnections::Refuse).await;
     harness.bank.set_faults(&faults).await;
     record_terminal_rows_twice(&harness).await;
+    drop_partitions_ahead(&harness).await;
     for (rail, count) in [(CHEQUE, 1), (ENDED, 1), (DEAD, 3), (RAIL, 40)] {
         enqueue(&harness, rail, count).await;
     }
@@ -178,6 +190,7 @@ async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the
         ("SymphonyListenerDown", "instance", &busy_instance),
         ("SymphonyRepairNotRunning", "job", "symphony"),
         ("SymphonyDatabaseClockSkew", "instance", &isolated_instance),
+        ("SymphonyLedgerPartitionsMissing", "job", "symphony"),
         ("SymphonyOldestDueRowTooOld", "rail", PAUSED),
         ("SymphonyOldestDueRowCritical", "rail", PAUSED),
         ("SymphonyOldestPendingRowTooOld", "rail", PAUSED),

@@ -63,6 +63,7 @@ async fn every_metric_has_its_name_and_counts() {
     let offset =
         text.lines().find_map(|line| line.strip_prefix("symphony_database_clock_offset_seconds ")).unwrap();
     assert!(offset.parse::<f64>().unwrap().abs() < 3.0, "{offset}");
+    assert!(text.contains("\nsymphony_ledger_partitions_ahead 4\n"), "{text}");
     assert_eq!(relayer.get("/healthz").await, (200, "ok\n".to_owned()));
     assert_eq!(relayer.get("/unknown").await.0, 404);
     relayer.stop().await;

@@ -11,6 +11,7 @@
 //!   [`oversized_payloads`]: it refuses single payments
 //! - [`startup_checks`], [`unserved_rails`], [`config_secrets`]: refusals and warnings at the start
 //! - [`http_endpoints`], [`log_events`], [`log_redaction`]: metrics, health and log
+//! - [`ledger_partitions`]: a relayer adds partitions to the ledger
 //! - [`one_role`]: a login with symphony_executor alone runs every lane
 //! - [`trace_export`]: spans; [`recording_server`] receives them
 //! - [`alert_rules`], [`firing_alerts`]: the shipped alerts and dashboard, as files and in a running [`prometheus`]
@@ -33,6 +34,7 @@ mod http;
 mod http_endpoints;
 mod idle_cost;
 mod lease_takeover;
+mod ledger_partitions;
 mod log_events;
 mod log_redaction;
 mod lost_replies;

@@ -96,7 +96,8 @@ async fn database_with(server: &Server, lanes: &[Lane]) -> Result<Database, Box<
 
 async fn found(database: &Database) -> Result<(Facts, u32), Box<dyn Error>> {
     let mut client = database.connect().await?;
-    Ok(catalogue::found(&mut client).await?)
+    let (facts, major) = catalogue::found(&mut client).await?;
+    Ok((catalogue::with_any_partition(facts), major))
 }
 
 /// The catalogue facts of an install of these lanes, and the server's major version.

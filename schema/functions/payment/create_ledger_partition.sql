@@ -1,0 +1,33 @@
+-- Creates a table that can become a partition of the ledger, with the indexes and triggers of one.
+--
+-- A statement on a partition does not fire the statement-level triggers of the ledger, and TRUNCATE fires no others: so
+-- the table has its own. PostgreSQL clones the row-level trigger when the table is attached. The indexes have the names of
+-- the ledger's with that of the partition in front, because an error of PostgreSQL names the partition's index.
+-- DDL has no parameters: this function and extend_ledger_at are the only ones that assemble statements.
+-- Locks: the new table. Raises: 42P07 if there is a table of that name. For: extend_ledger_at.
+create or replace function symphony.create_ledger_partition(p_name text)
+  returns void
+  language plpgsql
+  security definer
+  set search_path = pg_catalog, symphony, pg_temp
+as $$
+begin
+  execute format(
+    'create table symphony.%I (like symphony.payment_outbox_attempts including defaults including constraints including storage,
+       constraint %I primary key (outbox_id, attempt_no))',
+    p_name, p_name || '_pkey');
+  execute format(
+    'create unique index %I on symphony.%I (outbox_id) where state in (''DISPATCHED'', ''FAILED'')',
+    p_name || '_one_terminal_per_outbox', p_name);
+  execute format(
+    'create index %I on symphony.%I (completed_at, outbox_id) include (rail_type, error_code) where state = ''FAILED''',
+    p_name || '_failures', p_name);
+  execute format(
+    'create trigger ledger_is_append_only before update or delete or truncate on symphony.%I
+       for each statement execute function symphony.refuse_change(''the ledger is append-only'')', p_name);
+  execute format('alter table symphony.%I enable always trigger ledger_is_append_only', p_name);
+  execute format('comment on table symphony.%I is ''A partition of the ledger, by time of enqueue.''', p_name);
+end
+$$;
+
+comment on function symphony.create_ledger_partition(text) is 'Creates a table with the indexes and triggers of a partition of the ledger.';
