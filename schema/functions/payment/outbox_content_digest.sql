@@ -5,7 +5,10 @@
 -- the length precedes each name, and the payload comes last. Key and instruction are included, so that equal payments
 -- of different keys have different digests. The payload is hashed as jsonb prints it. Equal numbers of different scale
 -- (1.0 and 1.00) differ here, and the enqueue functions then compare the content.
--- Locks: nothing. For: the enqueue functions.
+--
+-- This is the definition. The enqueue functions write it out, because a call per row costs as much as an index entry;
+-- a test compares what they store with it.
+-- Locks: nothing. For: the test of the enqueue functions.
 create or replace function symphony.outbox_content_digest(
   p_idempotency_key text,
   p_instruction_id  text,

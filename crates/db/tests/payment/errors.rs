@@ -381,3 +381,16 @@ async fn any_other_refusal_is_passed_on_as_it_is() {
     assert_eq!(report.sqlstate(), Some("25P02"));
     assert_eq!(error.to_string(), report.message());
 }
+
+#[tokio::test]
+async fn single_and_batch_enqueues_store_the_digest_that_is_defined() {
+    let fixture = Fixture::new().await;
+    producer::enqueue(&fixture.root, &instruction(1)).await.unwrap();
+    producer::enqueue_batch(&fixture.root, &[instruction(2), instruction(3)]).await.unwrap();
+    let equal = "select count(*) from symphony.payment_outbox_keys k \
+                 join symphony.payment_outbox_pending p using (outbox_id) \
+                 where k.content_digest = symphony.outbox_content_digest( \
+                   k.idempotency_key, k.instruction_id, p.participant_id, p.rail_type, p.payload)";
+    let equal: i64 = fixture.root.query_one(equal, &[]).await.unwrap().get(0);
+    assert_eq!(equal, 3);
+}
