@@ -6,14 +6,18 @@
 //! - [`postgres`]: a private PostgreSQL that can crash, restart, have a standby and fail over
 //! - [`test_database`]: a database with Symphony installed, one for each test
 //! - [`bulk_rows`]: large tables for plans and benchmarks
+//! - [`epoch`]: a server that seems to have been promoted
 //! - [`ledger_partitions`]: a ledger of many weeks
+//! - [`explain`]: the pages that a statement reads
 //! - [`bench_database`]: row counts, settings and resource usage for benchmarks
 //! - [`pgbouncer`]: a connection pooler in front of a server
 //! - [`brokers`]: NATS, Redis and RabbitMQ that can be stopped, killed and restarted
 //! - [`prometheus`]: a Prometheus that scrapes and evaluates rules, and its promtool
 //! - [`proxy`]: a fault proxy that stalls, closes connections and loses replies
 //! - [`process`]: child processes and their output
+//! - [`protocol`]: the rules of the payment protocol, for its model and for the replay of a run
 //! - [`reconciliation`]: compares the outbox with the records of the bank, broker or store
+//! - [`seeded_rng`]: random numbers that a seed repeats
 //! - [`shop`]: the sample shop of the demo
 //! - [`tool`]: finds Chromium and schemathesis
 //! - [`wait`]: waits for a condition, with a timeout
@@ -25,6 +29,8 @@ pub mod bench_database;
 pub mod brokers;
 pub mod bulk_rows;
 mod cache;
+pub mod epoch;
+pub mod explain;
 mod folder;
 pub mod ledger_partitions;
 pub mod pgbouncer;
@@ -32,8 +38,10 @@ mod port;
 pub mod postgres;
 pub mod process;
 pub mod prometheus;
+pub mod protocol;
 pub mod proxy;
 pub mod reconciliation;
+pub mod seeded_rng;
 pub mod shop;
 pub mod test_database;
 pub mod tool;

@@ -1,0 +1,21 @@
+//! Simulates a promotion: the newest epoch becomes one of another timeline.
+
+use tokio_postgres::{Client, Error};
+
+/// Makes the newest epoch one of another timeline, as if this server had been promoted since. The session must be of the
+/// owner or a superuser.
+pub async fn change_server(owner: &Client) -> Result<(), Error> {
+    owner
+        .batch_execute(
+            "begin;
+             alter table symphony.epoch disable trigger epochs_are_append_only;
+             alter table symphony.epoch disable trigger epochs_never_change;
+             update symphony.epoch e set timeline = e.timeline + 1000
+             where e.counter = (select max(n.counter) from symphony.epoch n);
+             alter table symphony.epoch enable always trigger epochs_are_append_only;
+             alter table symphony.epoch enable always trigger epochs_never_change;
+             update symphony.payment_rails r set epoch_timeline = r.epoch_timeline + 1000;
+             commit",
+        )
+        .await
+}
