@@ -24,8 +24,8 @@ async fn an_open_breaker_stops_dispatch_to_its_route_and_its_rows_use_no_attempt
     let engine = start(&sim, settings());
     advance(500 * MS).await;
     let attempts = sim.read(|state| state.ledger.len());
-    assert!((5..=6).contains(&attempts), "{attempts}: five failures, and the dispatch that ran beside the fifth");
-    assert_eq!((states(&sim), sim.leased()), (vec![BreakerState::Open], 0));
+    assert!((8..=9).contains(&attempts), "{attempts}: five failures, the dispatch beside the fifth, three probes");
+    assert_eq!((states(&sim), sim.leased()), (vec![BreakerState::HalfOpen, BreakerState::Open], 0));
     let other = sim.enqueue("wire");
     advance(499 * MS).await;
     assert_eq!(sim.ledger(other), [Outcome::Paid], "other routes continue");
@@ -45,13 +45,14 @@ async fn one_probe_at_a_time_tests_whether_the_route_works_again() {
     advance(700 * MS).await;
     assert_eq!(sim.read(|state| state.running), 1, "a second after it opened");
     advance(1800 * MS).await;
-    assert_eq!(sim.read(|state| state.ledger.len()), before + 1, "the probe failed; two seconds more");
+    assert_eq!(sim.read(|state| state.ledger.len()), before + 3, "the probes failed; two seconds more");
     sim.set_behavior("down", INSTANT);
-    advance(2 * S).await;
+    advance(3 * S).await;
     assert_eq!(sim.read(|state| state.ledger.iter().filter(|(_, outcome)| *outcome == Outcome::Paid).count()), 50);
     assert_eq!(
         states(&sim),
         [
+            BreakerState::HalfOpen,
             BreakerState::Open,
             BreakerState::HalfOpen,
             BreakerState::Open,
@@ -63,7 +64,7 @@ async fn one_probe_at_a_time_tests_whether_the_route_works_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rows_claimed_before_the_breaker_opened_are_released() {
+async fn rows_claimed_before_the_breaker_opened_are_released_but_for_the_probe() {
     let sim = Sim::new();
     sim.set_behavior("down", Behavior { latency: 100 * MS, ..DOWN });
     sim.enqueue_many("down", 5);
@@ -73,8 +74,8 @@ async fn rows_claimed_before_the_breaker_opened_are_released() {
     sim.inject(Call::Claim, &[Fault::Slow(100 * MS)]);
     sim.enqueue_many("down", 4);
     advance(110 * MS).await;
-    assert_eq!(sim.calls(Call::Release).iter().map(|call| call.size).collect::<Vec<_>>(), [4]);
-    assert_eq!((sim.read(|state| state.dispatched.len()), sim.leased()), (5, 0));
+    assert_eq!(sim.calls(Call::Release).iter().map(|call| call.size).collect::<Vec<_>>(), [3]);
+    assert_eq!((sim.read(|state| state.dispatched.len()), sim.leased()), (6, 1));
     engine.stop().await;
 }
 
@@ -85,7 +86,7 @@ async fn dispatches_that_panic_open_the_breaker_too() {
     sim.enqueue_many("broken", 50);
     let engine = start(&sim, settings());
     advance(900 * MS).await;
-    assert!(sim.read(|state| state.dispatched.len()) <= 6);
+    assert!(sim.read(|state| state.dispatched.len()) <= 9);
     engine.stop().await;
 }
 

@@ -43,6 +43,17 @@ async fn a_fixed_lease_is_not_renewed_and_its_dispatch_ends_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_row_that_waits_for_its_turn_until_its_lease_is_about_to_expire_is_released() {
+    let sim = Sim::with(Term::Fixed(30 * S));
+    let id = sim.enqueue("wire");
+    sim.state().waiting_for_turn.push(id);
+    let engine = start(&sim, without_polls());
+    advance(27 * S + MS).await;
+    assert_eq!((sim.leased(), sim.ledger(id), sim.dispatched_at(id)), (0, vec![], None));
+    assert_eq!(engine.stop().await.abandoned, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_lease_cancels_its_dispatch_and_nothing_is_recorded() {
     let sim = Sim::new();
     slow(&sim, 100 * S);

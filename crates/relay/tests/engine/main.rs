@@ -9,7 +9,11 @@ mod completions;
 #[cfg(feature = "fail-points")]
 mod crash_points;
 mod leases;
+mod poison;
 mod repair;
 mod shutdown;
 mod sim;
+mod slow_routes;
+#[cfg(feature = "fail-points")]
+mod swarm;
 mod wakeups;

@@ -65,6 +65,19 @@ async fn a_dispatch_that_outlasts_the_grace_period_is_cancelled_and_recorded_as_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_row_that_waits_for_its_turn_at_the_end_of_the_grace_period_is_released() {
+    let sim = Sim::new();
+    let id = sim.enqueue("wire");
+    sim.state().waiting_for_turn.push(id);
+    let engine = start(&sim, without_polls());
+    advance(S).await;
+    assert_eq!(sim.leased(), 1);
+    let summary = engine.stop().await;
+    assert_eq!((sim.now(), sim.leased(), sim.ledger(id)), (31 * S, 0, vec![]), "nothing was sent");
+    assert_eq!((summary.abandoned, summary.recorded, summary.released), (0, 0, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_unavailable_database_delays_the_shutdown_by_one_call_timeout_only() {
     let sim = Sim::new();
     sim.set_behavior("slow", Behavior { latency: 3600 * S, ..INSTANT });
@@ -91,6 +104,29 @@ async fn at_the_second_signal_the_engine_stops_at_once() {
     assert_eq!((sim.now(), summary.left_behind), (2 * S, 3));
     advance(MS).await;
     assert_eq!((sim.read(|state| state.running), sim.leased()), (0, 3), "their leases expire");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_second_signal_does_not_wait_for_the_listener() {
+    let sim = Sim::new();
+    let engine = start_with_listener(&sim, Settings::default());
+    advance(S).await;
+    sim.inject(Call::Disarm, &[Fault::Hang]);
+    engine.handle.request_stop();
+    advance(300 * MS).await;
+    engine.handle.request_stop();
+    engine.task.await.expect("ends");
+    assert_eq!(sim.now(), S + 300 * MS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_hangs_delays_the_shutdown_by_a_second_only() {
+    let sim = Sim::new();
+    let engine = start_with_listener(&sim, Settings::default());
+    advance(S).await;
+    sim.inject(Call::Disarm, &[Fault::Hang]);
+    engine.stop().await;
+    assert_eq!(sim.now(), 2 * S);
 }
 
 #[tokio::test(start_paused = true)]

@@ -93,13 +93,21 @@ impl fmt::Display for Lease {
 pub(crate) struct Job {
     lease: Lease,
     route: String,
+    attempt: u32,
 }
 
 struct Row {
     route: String,
     due: Instant,
     lease: Option<(u64, Instant)>,
+    attempts: u32,
     ended: bool,
+}
+
+impl Row {
+    fn job(&self, id: u64, token: u64) -> Job {
+        Job { lease: Lease { id, token }, route: self.route.clone(), attempt: self.attempts + 1 }
+    }
 }
 
 pub(crate) struct SimState {
@@ -122,6 +130,14 @@ pub(crate) struct SimState {
     faults: HashMap<Call, VecDeque<Fault>>,
     permanent_faults: HashMap<Call, Fault>,
     behaviors: HashMap<String, Behavior>,
+    /// The behavior of single rows, whatever their route.
+    pub(crate) row_behaviors: HashMap<u64, Behavior>,
+    /// When each row ended.
+    pub(crate) ended_at: BTreeMap<u64, Duration>,
+    /// How many routes the lane serves.
+    pub(crate) routes: usize,
+    /// Whether claims can select rows that have not been attempted.
+    pub(crate) selects_first_attempts: bool,
     pub(crate) repairs: VecDeque<Repaired>,
     /// Rows whose completion the backstop rejects.
     pub(crate) rejected_by_backstop: Vec<u64>,
@@ -131,6 +147,8 @@ pub(crate) struct SimState {
     pub(crate) repeats_leases: bool,
     /// Whether the next row is always due now, as if it could not be claimed.
     pub(crate) always_due: bool,
+    /// Rows whose turn never comes.
+    pub(crate) waiting_for_turn: Vec<u64>,
     /// Whether claims return one row at a time, the first that has not ended.
     pub(crate) in_order: bool,
     armed: bool,
@@ -167,11 +185,16 @@ impl Sim {
             faults: HashMap::new(),
             permanent_faults: HashMap::new(),
             behaviors: HashMap::new(),
+            row_behaviors: HashMap::new(),
+            ended_at: BTreeMap::new(),
+            routes: 1,
+            selects_first_attempts: true,
             repairs: VecDeque::new(),
             rejected_by_backstop: Vec::new(),
             respects_capacity: true,
             repeats_leases: false,
             always_due: false,
+            waiting_for_turn: Vec::new(),
             in_order: false,
             armed: false,
             notifications: None,
@@ -220,7 +243,8 @@ impl Sim {
         let mut state = self.state();
         state.next_id += 1;
         let id = state.next_id;
-        let row = Row { route: route.to_owned(), due: Instant::now() + wait, lease: None, ended: false };
+        let row =
+            Row { route: route.to_owned(), due: Instant::now() + wait, lease: None, attempts: 0, ended: false };
         state.rows.insert(id, row);
         if state.armed
             && wait.is_zero()

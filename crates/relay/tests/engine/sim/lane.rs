@@ -9,7 +9,7 @@ use symphony_relay::lane::{Claim, Completion, CompletionResult, DispatchResult, 
 use symphony_relay::lease::{LeaseWatch, Term};
 use symphony_relay::listener::Listener;
 use symphony_relay::metrics::Meter;
-use symphony_relay::trace::SpanStatus;
+use symphony_relay::trace::{Origin, SpanStatus};
 use symphony_relay::wake::Cause;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
@@ -55,6 +55,14 @@ impl Lane for Sim {
         &job.route
     }
 
+    fn route_count(&self) -> usize {
+        self.state().routes
+    }
+
+    fn origin(&self, job: &Job) -> Origin {
+        Origin { attempt: Some(job.attempt), producer: None }
+    }
+
     fn span_status(&self, outcome: &Outcome) -> SpanStatus {
         SpanStatus::ok(if *outcome == Outcome::Paid { "PAID" } else { "OTHER" })
     }
@@ -70,18 +78,39 @@ impl Lane for Sim {
         for (id, row) in state.rows.iter_mut().filter(|(id, _)| first.is_none_or(|first| first == **id)) {
             let free = row.lease.is_none_or(|(_, end)| end <= now);
             if let Some((token, _)) = row.lease.filter(|_| state.repeats_leases && !free && !row.ended) {
-                jobs.push(Job { lease: Lease { id: *id, token }, route: row.route.clone() });
+                jobs.push(row.job(*id, token));
+            }
+            if row.ended {
+                continue;
             }
             let of_route = jobs.iter().filter(|job| job.route == row.route).count();
             let has_capacity = !state.respects_capacity || of_route < capacity.for_route(&row.route);
             if !row.ended && free && row.due <= now && has_capacity && jobs.len() < capacity.total() {
                 state.tokens += 1;
                 row.lease = Some((state.tokens, expires));
-                jobs.push(Job { lease: Lease { id: *id, token: state.tokens }, route: row.route.clone() });
+                jobs.push(row.job(*id, state.tokens));
+            }
+        }
+        let first_attempts = capacity.first_attempts().filter(|_| state.selects_first_attempts);
+        for route in first_attempts {
+            let newest = state.rows.iter_mut().rev().find(|(_, row)| {
+                *row.route == *route && row.attempts == 0 && row.lease.is_none() && row.due <= now
+            });
+            if let Some((id, row)) = newest.filter(|_| jobs.len() < capacity.total()) {
+                state.tokens += 1;
+                row.lease = Some((state.tokens, expires));
+                jobs.push(row.job(*id, state.tokens));
             }
         }
         state.calls[number].rows = jobs.len();
         Ok(Claim::new(jobs))
+    }
+
+    async fn wait_for_turn(&self, job: &mut Job) -> bool {
+        if self.read(|state| state.waiting_for_turn.contains(&job.lease.id)) {
+            std::future::pending::<()>().await;
+        }
+        true
     }
 
     async fn dispatch(&self, job: Job, lease: LeaseWatch) -> DispatchResult<Outcome> {
@@ -92,7 +121,8 @@ impl Lane for Sim {
             let at = state.start.elapsed();
             state.calls.push(RecordedCall { call: Call::Dispatch, at, size: 1, rows: 0 });
             state.dispatched.push((job.lease.id, at));
-            state.behaviors.get(&job.route).copied().unwrap_or(INSTANT)
+            let of_row = state.row_behaviors.get(&job.lease.id);
+            of_row.or_else(|| state.behaviors.get(&job.route)).copied().unwrap_or(INSTANT)
         };
         if !behavior.latency.is_zero() {
             sleep(behavior.latency).await;
@@ -128,11 +158,15 @@ impl Lane for Sim {
                 CompletionResult::Backstop
             } else {
                 row.lease = None;
+                row.attempts += 1;
                 state.ledger.push((completion.lease.id, completion.outcome));
                 match completion.outcome {
                     Outcome::Retry(wait) => row.due = now + wait,
                     Outcome::Unknown => row.due = now + 3600 * S,
                     Outcome::Paid | Outcome::Poison => row.ended = true,
+                }
+                if row.ended {
+                    state.ended_at.insert(completion.lease.id, state.start.elapsed());
                 }
                 CompletionResult::Recorded {
                     state: "PAID",
