@@ -1,7 +1,8 @@
 -- Creates a table that can become a partition of the ledger, with the indexes and triggers of one.
 --
 -- A statement on a partition does not fire the statement-level triggers of the ledger, and TRUNCATE fires no others: so
--- the table has its own. PostgreSQL clones the row-level trigger when the table is attached. The indexes have the names of
+-- the table has its own. PostgreSQL clones the row-level trigger when the table is attached; that one decides whether an
+-- UPDATE of the payload is an erasure, and the statement-level one refuses an UPDATE of each other column. The indexes have the names of
 -- the ledger's with that of the partition in front, because an error of PostgreSQL names the partition's index.
 -- DDL has no parameters: this function and extend_ledger_at are the only ones that assemble statements.
 -- Locks: the new table. Raises: 42P07 if there is a table of that name. For: extend_ledger_at.
@@ -22,9 +23,17 @@ begin
   execute format(
     'create index %I on symphony.%I (completed_at, outbox_id) include (rail_type, error_code) where state = ''FAILED''',
     p_name || '_failures', p_name);
+  -- LIKE copies neither.
+  execute format('alter table symphony.%I alter column payload set statistics 0', p_name);
   execute format(
-    'create trigger ledger_is_append_only before update or delete or truncate on symphony.%I
-       for each statement execute function symphony.refuse_change(''the ledger is append-only'')', p_name);
+    'create trigger ledger_is_append_only before delete or truncate or update of %s on symphony.%I
+       for each statement execute function symphony.refuse_change(''the ledger is append-only'')',
+    (select string_agg(quote_ident(a.attname), ', ' order by a.attnum)
+     from pg_attribute a
+     where a.attrelid = 'symphony.payment_outbox_attempts'::regclass
+       and a.attnum > 0
+       and not a.attisdropped
+       and a.attname <> 'payload'), p_name);
   execute format('alter table symphony.%I enable always trigger ledger_is_append_only', p_name);
   execute format('comment on table symphony.%I is ''A partition of the ledger, by time of enqueue.''', p_name);
 end

@@ -1,5 +1,6 @@
 -- Lists the partitions of the ledger, with their bounds as times of enqueue. A null bound is open.
 --
+-- is_detaching is true for a partition whose DETACH CONCURRENTLY was interrupted: statements no longer read or write it.
 -- A function and not a view: an install locks views, and with them the tables of PostgreSQL's catalogue that they read.
 -- Locks: nothing. Raises: nothing. For: symphony_executor, symphony_operator, symphony_readonly, symphony_auditor.
 create or replace function symphony.payment_ledger_partitions()
@@ -9,7 +10,8 @@ create or replace function symphony.payment_ledger_partitions()
     to_id          uuid,
     starts_at      timestamptz,
     ends_at        timestamptz,
-    is_searchable  boolean)
+    is_searchable  boolean,
+    is_detaching   boolean)
   language plpgsql
   stable
   set search_path = pg_catalog, symphony, pg_temp
@@ -27,7 +29,8 @@ begin
              from pg_index x
              where x.indexrelid = to_regclass(format('symphony.%I', c.relname || '_by_participant'))
                and x.indrelid = c.oid
-               and x.indisvalid)
+               and x.indisvalid),
+           h.inhdetachpending
     from pg_inherits h
     join pg_class c on c.oid = h.inhrelid
     cross join lateral (select pg_get_expr(c.relpartbound, c.oid) as bound offset 0) e

@@ -2,6 +2,8 @@
 //!
 //! # Layout
 //! - [`bulk_redrive`]: bulk redrive, and the export of the audit log
+//! - [`epoch`]: `symphony recover`
+//! - [`erasure`]: `symphony erase`
 //! - [`late_commit`]: exports, and transactions that are open while they run
 #![expect(
     clippy::unwrap_used,
@@ -10,6 +12,8 @@
 )]
 
 mod bulk_redrive;
+mod epoch;
+mod erasure;
 mod late_commit;
 #[path = "../program/mod.rs"]
 mod program;
@@ -143,6 +147,13 @@ async fn a_rail_is_paused_and_resumed_and_what_waits_says_so() {
     assert_eq!(symphony(&url, &["status", "--json"]).exits(0).json()["rails"][0]["paused"], true);
     rail(&["resume", "sepa"]);
     assert!(symphony(&url, &["inspect", "pay-1"]).exits(0).stdout.contains("now: DUE"));
+    // A clock that was ahead has scheduled it.
+    let later = "update symphony.payment_outbox_pending set next_attempt_at = now() + interval '1 hour'";
+    database.connect().await.unwrap().batch_execute(later).await.unwrap();
+    assert!(symphony(&url, &["inspect", "pay-1"]).exits(0).stdout.contains("now: SCHEDULED"));
+    assert_eq!(rail(&["expedite", "sepa", "--json"]).json(), json!({"made_due": 1}));
+    assert!(symphony(&url, &["inspect", "pay-1"]).exits(0).stdout.contains("now: DUE"));
+    assert_eq!(rail(&["expedite", "sepa"]).stdout, "0 payments are due now\n");
     let listed = symphony(&url, &["rail", "list", "--json"]).exits(0).json();
     assert_eq!((&listed[0]["rail_type"], &listed[0]["ordered"]), (&json!("sepa"), &json!(true)));
     database.close().await.unwrap();
@@ -156,7 +167,7 @@ async fn a_mistyped_rail_is_refused_with_the_name_that_was_meant_and_one_that_wa
     let rail =
         |action: &[&str]| symphony(&url, &[&["rail"], action, &["--actor", "ana", "--reason", "a test"]].concat());
     rail(&["add", "sepa"]).exits(0);
-    for action in ["set", "pause", "resume", "retire"] {
+    for action in ["set", "pause", "resume", "expedite", "retire"] {
         let refused = rail(&[action, "sepaa"]).exits(1);
         assert!(refused.stderr.contains("sepaa is not registered"), "{}", refused.all());
         assert!(refused.stderr.contains("did you mean sepa?"), "{}", refused.all());
