@@ -20,8 +20,8 @@ use super::gauges::Gauges;
 use super::metrics::LaneMetrics;
 use crate::failure::Failure;
 
-/// The process is not ready once the database has not answered for this long. An idle engine claims twice a second,
-/// and a busy one renews its leases several times within this timeout.
+/// The process is not ready once the database has not answered, or claims have failed, for this long. An idle engine
+/// claims twice a second, and a busy one renews its leases several times within this timeout.
 const READINESS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The state that the endpoints report.
@@ -66,13 +66,18 @@ async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Ready: every lane's engine runs, and the database answers it.
+/// Ready: every lane's engine runs, the database answers it, and its claims succeed. A database that answers but
+/// refuses every claim, because it is read-only, lacks a right or has a full lock table, is of no use.
 async fn readyz(State(state): State<Arc<EndpointState>>) -> Response {
     if state.stop.mode() != StopMode::Run {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
     }
     let ages: Option<Vec<_>> = state.meters.iter().map(|meter| meter.since_last_answer()).collect();
+    let claims_fail_for = state.meters.iter().filter_map(|meter| meter.claims_fail_for()).max();
     match ages.and_then(|ages| ages.into_iter().max()) {
+        Some(age) if age < READINESS_TIMEOUT && claims_fail_for.is_some_and(|time| time >= READINESS_TIMEOUT) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "claims fail: see the log\n").into_response()
+        }
         Some(age) if age < READINESS_TIMEOUT => "ready\n".into_response(),
         Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n").into_response(),
         None => (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response(),

@@ -129,6 +129,28 @@ async fn a_payment_that_had_ended_already_is_counted_by_the_terminal_backstop_an
     relayer.stop().await;
 }
 
+/// Renewals are answered all the time: only claims fail.
+#[tokio::test]
+async fn a_relayer_whose_claims_are_refused_is_not_ready() {
+    let harness = Harness::start().await;
+    harness.bank.set_faults(&json!({"latency": "60s"})).await;
+    let relayer = harness.start_relayer(&harness.settings()).await;
+    harness.enqueue("running", 1).await;
+    harness.wait_for_leases(1).await;
+    assert_eq!(relayer.metric_sum("symphony_claims_failing").await, 0);
+    let claim = "execute on function symphony.claim_outbox_batch";
+    let superuser = harness.superuser().await;
+    superuser.batch_execute(&format!("revoke {claim} from symphony_executor")).await.unwrap();
+    let unready = (503, "claims fail: see the log\n".to_owned());
+    until("it is not ready", 2 * DEFAULT_TIMEOUT, async || relayer.get("/readyz").await == unready).await.unwrap();
+    assert_eq!(relayer.metric_sum("symphony_claims_failing").await, 1);
+
+    superuser.batch_execute(&format!("grant {claim} to symphony_executor")).await.unwrap();
+    until("it is ready again", 2 * DEFAULT_TIMEOUT, async || relayer.get("/readyz").await.0 == 200).await.unwrap();
+    assert_eq!(relayer.metric_sum("symphony_claims_failing").await, 0);
+    relayer.program.kill9().await.unwrap();
+}
+
 /// A relayer is unready after half a minute without its database. Both relayers are checked in that time.
 #[tokio::test]
 async fn it_is_ready_as_long_as_the_database_answers_and_whatever_the_bank_does() {
