@@ -12,9 +12,15 @@ to symphony_ingest;
 
 grant execute on function
   symphony.claim_events_in_order,
+  symphony.claim_newest_event,
+  symphony.complete_event_batch,
   m10_recovery.claim_outbox_events,
   m10_recovery.complete_outbox_event
 to symphony_executor;
+
+grant execute on function
+  symphony.remove_processed_events
+to symphony_executor, symphony_operator;
 
 -- PostgreSQL calls the functions of a view as the role that reads it.
 grant execute on function

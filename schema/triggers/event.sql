@@ -3,16 +3,23 @@
 -- The triggers are ENABLE ALWAYS, so that session_replication_role = replica does not switch them off.
 
 create or replace trigger errors_are_append_only
-  before update or delete or truncate on m10_recovery.outbox_errors
+  before update or truncate on m10_recovery.outbox_errors
   for each statement execute function symphony.refuse_change('the history of errors is append-only');
 alter table m10_recovery.outbox_errors enable always trigger errors_are_append_only;
-comment on trigger errors_are_append_only on m10_recovery.outbox_errors is 'The history of errors takes INSERT and nothing else.';
+comment on trigger errors_are_append_only on m10_recovery.outbox_errors is 'The history of errors takes INSERT, and at the end of its retention DELETE.';
 
 create or replace trigger error_rows_never_change
-  before update or delete on m10_recovery.outbox_errors
+  before update on m10_recovery.outbox_errors
   for each row execute function symphony.refuse_change('the history of errors is append-only');
 alter table m10_recovery.outbox_errors enable always trigger error_rows_never_change;
 comment on trigger error_rows_never_change on m10_recovery.outbox_errors is 'The same for each row, through a parent table or a subscription.';
+
+create or replace trigger errors_are_kept
+  before delete on m10_recovery.outbox_errors
+  for each row execute function symphony.check_error_removal();
+alter table m10_recovery.outbox_errors enable always trigger errors_are_kept;
+comment on trigger errors_are_kept on m10_recovery.outbox_errors is
+  'An error can be deleted only past its retention, when its event was removed. For each row, through a parent table or a subscription too.';
 
 create or replace trigger events_are_never_truncated
   before truncate on m10_recovery.outbox

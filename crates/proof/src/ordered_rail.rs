@@ -6,11 +6,11 @@ use tokio_postgres::Client;
 
 use super::clock::{expire, make_due};
 use super::evidence::{Evidence, Failure, Recorder, require, sqlstate};
-use super::ordered_rail_load;
 use super::server_state::{pid, waits_for_lock};
 use super::sessions::{
     Lease, Outcome, Payment, Sessions, claim, complete, count, enqueue, enqueue_batch, release, repair, set_rail,
 };
+use super::{ordered_rail_load, ordered_rail_runs};
 use symphony_testkit::bulk_rows::clear_pending;
 use symphony_testkit::test_database::Database;
 
@@ -23,6 +23,7 @@ pub(super) async fn is_kept(database: &Database) -> Result<Evidence, Failure> {
     an_open_producer(database, &sessions, &mut recorder).await?;
     parking_beside_a_completion(database, &sessions, &mut recorder).await?;
     a_long_queue(&sessions, &mut recorder).await?;
+    ordered_rail_runs::are_without_a_gap(&sessions, &mut recorder).await?;
     ordered_rail_load::under_load(database, &mut recorder).await?;
     ordered_rail_load::while_switched(database, &mut recorder).await?;
     Ok(recorder.finish())

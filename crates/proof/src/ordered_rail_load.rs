@@ -1,5 +1,6 @@
 //! Ordered rails under load: dispatch stays in sequence, and no row waits for a head that has ended.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +11,8 @@ use super::clock::{expire, make_due};
 use super::evidence::{Failure, Recorder, require};
 use super::seeded_rng::{SeededRng, rerun_hint, seed};
 use super::sessions::{
-    Lease, Outcome, Payment, Sessions, claim, complete_batch, count, enqueue, release, repair, set_rail,
+    Lease, Outcome, Payment, Sessions, claim, claim_with_followers, complete_batch, count, enqueue, release,
+    repair, set_rail,
 };
 use symphony_testkit::bulk_rows::clear_pending;
 use symphony_testkit::test_database::Database;
@@ -21,14 +23,14 @@ const STREAMS: usize = 12;
 /// How many empty claims in a row stop a worker; the proof counts what is left afterwards.
 const EMPTY_CLAIMS: usize = 10;
 
-/// Rows with an attempt recorded before an earlier row of their participant had ended. Ids of ledger rows are in the
-/// order of their recording.
+/// Rows with an outcome recorded before an earlier row of their participant had ended. Ids of ledger rows are in the
+/// order of their recording. The expired leases of a run do not count: its followers were leased and never dispatched.
 pub(super) async fn out_of_order(owner: &Client, rail: &str) -> Result<i64, Failure> {
     let out_of_order = "select count(distinct l.outbox_id)
                      from symphony.payment_outbox_attempts l
                      join symphony.payment_outbox_attempts e
                        on e.participant_id = l.participant_id and e.rail_type = l.rail_type and e.sequence_id < l.sequence_id
-                     where l.rail_type = $1 and e.attempt_id > l.attempt_id";
+                     where l.rail_type = $1 and e.attempt_id > l.attempt_id and l.state <> 'ZOMBIE_REQUEUE'";
     Ok(count(owner, out_of_order, &[&rail]).await?)
 }
 
@@ -130,7 +132,7 @@ async fn run(database: &Database, seed: u64, rail: &'static str) -> Result<(i64,
     let mut workers = JoinSet::new();
     for number in 0..WORKERS {
         let sessions = Sessions::connect(database).await?;
-        workers.spawn(work(sessions, SeededRng::new(seed, 100 + number), number, Arc::clone(&produced)));
+        workers.spawn(work(sessions, SeededRng::new(seed, 100 + number), number, rail, Arc::clone(&produced)));
     }
     let mut made = 0;
     while let Some(done) = producers.join_next().await {
@@ -172,12 +174,17 @@ async fn work(
     sessions: Sessions,
     mut rng: SeededRng,
     number: usize,
+    rail: &str,
     produced: Arc<AtomicBool>,
 ) -> Result<i64, Failure> {
     let worker = format!("worker-{number}");
     let (mut idle, mut claimed) = (0, 0);
     while idle < EMPTY_CLAIMS || !produced.load(Ordering::Relaxed) {
-        let leases = claim(&sessions.executor, rng.up_to(10), &worker).await?;
+        let batch = rng.up_to(10);
+        let leases = match rng.below(2) {
+            0 => claim(&sessions.executor, batch, &worker).await?,
+            _ => claim_with_followers(&sessions.executor, batch, &worker, rail, batch).await?,
+        };
         claimed += i64::try_from(leases.len()).unwrap_or_default();
         if leases.is_empty() {
             idle += 1;
@@ -189,9 +196,33 @@ async fn work(
     Ok(claimed)
 }
 
-/// Ends leases with a random outcome, mostly DISPATCHED.
+/// Ends leases with a random outcome, mostly DISPATCHED. Of each run, a random part is DISPATCHED before, in sequence; of
+/// what is left, only its first row is retried and the others are released.
 async fn end(sessions: &Sessions, rng: &mut SeededRng, leases: &[Lease]) -> Result<(), Failure> {
-    match rng.below(10) {
+    let mut runs: BTreeMap<&str, Vec<Lease>> = BTreeMap::new();
+    for lease in leases {
+        runs.entry(&lease.participant).or_default().push(lease.clone());
+    }
+    let (mut firsts, mut rest) = (Vec::new(), Vec::new());
+    for mut run in runs.into_values() {
+        run.sort_by_key(|lease| lease.sequence_id);
+        let mut run = run.split_off(rng.below(run.len()));
+        rest.extend(run.split_off(1));
+        firsts.append(&mut run);
+    }
+    let done: Vec<_> =
+        sorted(leases).into_iter().filter(|lease| !holds(&firsts, lease) && !holds(&rest, lease)).collect();
+    if !done.is_empty() {
+        complete_batch(&sessions.executor, &done, Outcome::DISPATCHED).await?;
+    }
+    let outcome = rng.below(10);
+    if matches!(outcome, 1 | 2) && !rest.is_empty() {
+        release(&sessions.executor, &rest).await?;
+        rest.clear();
+    }
+    let left = sorted(&[firsts, rest].concat());
+    let leases = left.as_slice();
+    match outcome {
         0 => drop(release(&sessions.executor, leases).await?),
         1 | 2 => drop(complete_batch(&sessions.executor, leases, Outcome::RETRY_NOW).await?),
         3 => {
@@ -211,6 +242,17 @@ async fn end(sessions: &Sessions, rng: &mut SeededRng, leases: &[Lease]) -> Resu
         _ => drop(complete_batch(&sessions.executor, leases, Outcome::DISPATCHED).await?),
     }
     Ok(())
+}
+
+fn holds(leases: &[Lease], lease: &Lease) -> bool {
+    leases.iter().any(|held| held.outbox_id == lease.outbox_id)
+}
+
+/// By sequence, so that a batch is recorded in the order in which its rows were dispatched.
+fn sorted(leases: &[Lease]) -> Vec<Lease> {
+    let mut leases = leases.to_vec();
+    leases.sort_by_key(|lease| lease.sequence_id);
+    leases
 }
 
 /// Drains the queue with one worker: a row that it cannot claim is stranded.

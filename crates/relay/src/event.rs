@@ -14,14 +14,17 @@ use std::time::{Duration, Instant};
 
 use symphony_db::connect::{Session, Target};
 use symphony_db::error::CompleteError;
-use symphony_db::event::worker::{self, Claimed, Outcome};
+use symphony_db::event::worker::{self, Claimed, Completed, Outcome};
 use symphony_db::event::{EventId, ProcessorId};
+use symphony_db::retention::remove_processed_events;
 use symphony_db::{BatchSize, WorkerId};
 
 use crate::claim_capacity::ClaimCapacity;
+use crate::epoch;
 use crate::key_order::{KeyOrder, Turn};
 use crate::lane::{Claim, Completion, CompletionResult, DispatchResult, Lane, LaneError, Repaired, RouteSignal};
 use crate::lease::{LeaseWatch, Term};
+use crate::retention;
 use crate::session_pool::SessionPool;
 use crate::sink::{Message, Published, Sink};
 use crate::trace::{Origin, SpanStatus};
@@ -32,9 +35,12 @@ use routing::Routes;
 /// How long a claim of this lane lasts: fixed by the contract, without renewal.
 const CLAIM_TERM: Duration = Duration::from_secs(300);
 
-/// The timeout of checking whether recorded events unblock later ones. Without an answer the engine claims, and so
-/// finds out.
-const UNBLOCK_CHECK_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the order that a claim has found is trusted. A claim finds the first event of an aggregate, and an earlier
+/// one may be committed later.
+const FRESH_CLAIM: Duration = Duration::from_millis(100);
+
+/// The maximum number of events per release.
+const MAX_BATCH: usize = 1000;
 
 /// The configuration of an event lane.
 pub struct EventConfig {
@@ -52,7 +58,7 @@ pub struct EventConfig {
 pub struct EventLane {
     worker: WorkerId,
     config: EventConfig,
-    key_order: KeyOrder,
+    key_order: KeyOrder<EventId>,
     claims: SessionPool,
     completions: SessionPool,
     releases: SessionPool,
@@ -75,7 +81,11 @@ pub struct Job {
     processor: ProcessorId,
     /// The sink and the destination; `None` if no route matches.
     route: Option<(String, String)>,
-    turn: Turn,
+    turn: Turn<EventId>,
+    /// Whether this process held no event of the aggregate when it was claimed.
+    is_head: bool,
+    /// When its claim was sent.
+    claim_sent: Instant,
 }
 
 /// The outcome of an event. With strict order, a delivered event keeps its turn until the outcome is recorded or
@@ -83,7 +93,7 @@ pub struct Job {
 #[derive(Debug)]
 pub struct EventOutcome {
     outcome: Outcome,
-    turn: Option<Turn>,
+    turn: Option<Turn<EventId>>,
 }
 
 /// A claim on one event.
@@ -122,6 +132,13 @@ impl EventLane {
         sinks.into_iter().map(|sink| capacity.for_route(sink)).sum::<usize>().min(capacity.total())
     }
 
+    /// Whether to claim the newest event that has not failed, to probe the only sink. With several, a claim cannot
+    /// select by sink.
+    fn claims_newest(&self, capacity: &ClaimCapacity) -> bool {
+        let mut sinks = self.config.routes.sinks().peekable();
+        sinks.peek().is_some() && sinks.all(|sink| capacity.takes_first_attempt(sink))
+    }
+
     async fn publish(&self, job: &mut Job, lease: &LeaseWatch) -> (Outcome, RouteSignal) {
         let Some((sink, destination)) = job.route.take() else {
             let event = &job.claimed.event;
@@ -133,9 +150,9 @@ impl EventLane {
         let Some(sink) = self.config.sinks.get(&sink) else {
             return failed(format!("the sink {sink} is not configured"), RouteSignal::Neutral);
         };
-        job.turn.wait_for_turn().await;
+        let next = job.turn.wait_for_turn().await;
         if self.strict()
-            && let Err(why) = self.check_first(job.claimed.id).await
+            && let Err(why) = self.check_first(job, next).await
         {
             return failed(why, RouteSignal::Neutral);
         }
@@ -157,7 +174,18 @@ impl EventLane {
 
     /// Checks that every earlier event of the aggregate is processed, by any worker. If not, the event is released,
     /// and no claim returns it before that one is processed.
-    async fn check_first(&self, id: EventId) -> Result<(), String> {
+    ///
+    /// The completion of the event before has read which event is first now. An event without one in front of it was
+    /// first when its claim was sent. So only events that waited longer than [`FRESH_CLAIM`], or behind a failure, need
+    /// a query.
+    async fn check_first(&self, job: &Job, next: Option<EventId>) -> Result<(), String> {
+        let id = job.claimed.id;
+        match next {
+            Some(next) if next < id => return Err(format!("waits behind event {next}")),
+            Some(_) => return Ok(()),
+            None if job.is_head && job.claim_sent.elapsed() < FRESH_CLAIM => return Ok(()),
+            None => {}
+        }
         match self.order_checks.call(async |session| worker::earlier_unprocessed(session, id).await).await {
             Ok(None) => Ok(()),
             Ok(Some(behind)) => Err(format!("waits behind event {behind}")),
@@ -169,15 +197,6 @@ impl EventLane {
     /// free capacity is kept for aggregates of which this process holds no event.
     fn max_followers(&self, size: usize) -> usize {
         size.saturating_sub(self.key_order.waiting()) / 2
-    }
-
-    /// Whether these events unblock later ones of their aggregates.
-    async fn unblocks(&self, recorded: &[EventId]) -> bool {
-        if recorded.is_empty() {
-            return false;
-        }
-        let check = self.order_checks.call(async |session| worker::any_behind(session, recorded).await);
-        matches!(tokio::time::timeout(UNBLOCK_CHECK_TIMEOUT, check).await, Err(_) | Ok(Err(_) | Ok(true)))
     }
 
     fn message(&self, job: &Job, destination: String) -> Message {
@@ -232,7 +251,8 @@ impl Lane for EventLane {
     }
 
     async fn claim(&self, capacity: &ClaimCapacity) -> Result<Claim<Job>, LaneError> {
-        let size = self.claim_size(capacity);
+        let newest = self.claims_newest(capacity);
+        let size = self.claim_size(capacity) + usize::from(newest);
         if size == 0 {
             return Ok(Claim::new(Vec::new()));
         }
@@ -241,18 +261,27 @@ impl Lane for EventLane {
         };
         let followers = u16::try_from(self.max_followers(size)).unwrap_or(u16::MAX);
         let claim = async |session: &Session| {
-            if self.strict() {
+            if newest {
+                worker::claim_newest(session, &self.worker).await
+            } else if self.strict() {
                 worker::claim_in_order(session, &self.worker, at_most, followers).await
             } else {
                 worker::claim(session, &self.worker, at_most).await
             }
         };
+        let claim_sent = Instant::now();
         let claim = self.claims.call(claim).await?;
-        let job = |claimed: Claimed| Job {
-            route: self.config.routes.resolve(&claimed.event),
-            turn: self.key_order.join(&claimed.event.aggregate_type, &claimed.event.aggregate_id),
-            processor: claim.processor.clone(),
-            claimed,
+        epoch::log_opened(self.name(), claim.opened_epoch.as_ref());
+        let job = |claimed: Claimed| {
+            let turn = self.key_order.join(&claimed.event.aggregate_type, &claimed.event.aggregate_id);
+            Job {
+                route: self.config.routes.resolve(&claimed.event),
+                is_head: !turn.must_wait(),
+                turn,
+                processor: claim.processor.clone(),
+                claim_sent,
+                claimed,
+            }
         };
         // Events have no ledger: an expired claim is simply replaced.
         let taken_over = Repaired { requeued: claim.taken_over, ..Repaired::default() };
@@ -283,29 +312,10 @@ impl Lane for EventLane {
                 outcome: completion.outcome.outcome.clone(),
             })
             .collect();
-        let ends = self.completions.call(async |session| worker::complete_batch(session, &batch).await).await?;
-        let last = |(end, completion): (&Result<(), CompleteError>, &Arc<Completion<Lease, EventOutcome>>)| {
-            (end.is_ok() && completion.outcome.turn.as_ref().is_some_and(Turn::is_last))
-                .then_some(completion.lease.id)
-        };
-        let recorded: Vec<_> = ends.iter().zip(completions).filter_map(last).collect();
-        let unblocks = self.unblocks(&recorded).await;
-        let result =
-            |(end, completion): (Result<(), CompleteError>, &Arc<Completion<Lease, EventOutcome>>)| match end {
-                Ok(()) => match completion.outcome.outcome {
-                    Outcome::Delivered => CompletionResult::Recorded {
-                        state: "DELIVERED",
-                        retry_scheduled: false,
-                        unblocks_rows: unblocks,
-                    },
-                    Outcome::Failed { .. } => {
-                        CompletionResult::Recorded { state: "FAILED", retry_scheduled: true, unblocks_rows: false }
-                    }
-                },
-                Err(CompleteError::LeaseLost(_)) => CompletionResult::LeaseLost,
-                Err(error) => CompletionResult::Refused(LaneError::from(error).to_string()),
-            };
-        Ok(ends.into_iter().zip(completions).map(result).collect())
+        let strict = self.strict();
+        let ends =
+            self.completions.call(async |session| worker::complete_batch(session, &batch, strict).await).await?;
+        Ok(ends.into_iter().zip(completions).map(|(end, completion)| result(end, &completion.outcome)).collect())
     }
 
     async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, LaneError> {
@@ -321,16 +331,44 @@ impl Lane for EventLane {
             outcome: Outcome::Failed { error: Some("released before it was sent".to_owned()) },
         };
         let completions: Vec<_> = leases.iter().map(as_failed).collect();
-        let ends = self.releases.call(async |session| worker::complete_batch(session, &completions).await).await?;
-        Ok(ends.iter().filter(|end| end.is_ok()).count())
+        let mut released = 0;
+        for completions in completions.chunks(MAX_BATCH) {
+            let release = async |session: &Session| worker::complete_batch(session, completions, false).await;
+            released += self.releases.call(release).await?.iter().filter(|end| end.refused.is_none()).count();
+        }
+        Ok(released)
     }
 
-    /// Claims requeue expired claims themselves, so repair has nothing to do.
+    /// Claims requeue expired claims themselves, so a repair only removes events past their retention.
     async fn repair(&self) -> Result<Repaired, LaneError> {
+        let processed = async |session: &Session, limit| remove_processed_events(session, limit).await;
+        retention::remove("events", &self.releases, processed).await;
         Ok(Repaired::default())
     }
 
     async fn next_due(&self) -> Result<Option<Duration>, LaneError> {
         self.claims.call(async |session| worker::next_due(session).await).await
+    }
+}
+
+/// The result of a completion. A delivered event passes on to the next of its aggregate in this process which event is
+/// first now. If this process holds no other, the engine claims again, provided that no worker holds the next.
+fn result(end: Completed, outcome: &EventOutcome) -> CompletionResult {
+    match (end.refused, &outcome.outcome) {
+        (None, Outcome::Delivered) => {
+            let unblocks_rows = match (&outcome.turn, end.next) {
+                (Some(turn), Some(next)) => {
+                    turn.leave_note(next.id);
+                    turn.is_last() && !next.is_claimed
+                }
+                _ => false,
+            };
+            CompletionResult::Recorded { state: "DELIVERED", retry_scheduled: false, unblocks_rows }
+        }
+        (None, Outcome::Failed { .. }) => {
+            CompletionResult::Recorded { state: "FAILED", retry_scheduled: true, unblocks_rows: false }
+        }
+        (Some(CompleteError::LeaseLost(_)), _) => CompletionResult::LeaseLost,
+        (Some(error), _) => CompletionResult::Refused(LaneError::from(error).to_string()),
     }
 }

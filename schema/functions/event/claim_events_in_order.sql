@@ -6,9 +6,15 @@
 -- head that has failed before is claimed without followers: if it fails again, no other event goes back with it.
 --
 -- It looks for heads among the lowest ids first. If it finds too few there, because many events wait behind few heads,
--- it visits the first event of each aggregate. See claim_outbox_events for the processor id, the limit on bytes and
--- the setting symphony.taken_over_claims. It is no part of the contract of m10_recovery, so it is in schema symphony.
--- Locks: the rows it returns, and some that it does not return; it waits for no row. Raises: P7005.
+-- it visits the first event of up to 5,000 aggregates; the next claim of the session continues behind them. If that is
+-- not enough, it parks events whose head waits for a retry (see park_events_behind) and looks again, four times. Before
+-- all that, it puts back parked events that no completion has put back (see unpark_stranded_events). See claim_outbox_events for
+-- the processor id, the limit on bytes and the setting symphony.taken_over_claims. It is no part
+-- of the contract of m10_recovery, so it is in schema symphony. The first claim on another server opens a new epoch; see
+-- ensure_epoch.
+-- Locks: when the server has changed, those of advance_epoch; the rows it returns or parks, and some that it does neither; it waits
+-- for no row.
+-- Raises: P7005; with a new epoch 25000 outside READ COMMITTED and 55P03.
 -- For: symphony_executor.
 create or replace function symphony.claim_events_in_order(
   p_processor_id  text,
@@ -40,10 +46,16 @@ declare
   v_window_full   boolean;
   v_has_stale     boolean;
   v_candidates    tid[];
-  v_heads         tid[];
-  -- How far the aggregates were visited; null after the last.
-  v_last_type     text := '';
-  v_last_id       text := '';
+  v_firsts        tid[];
+  v_heads         tid[] := '{}';
+  -- How many events were parked because their head waits for a retry.
+  v_parked        int := 0;
+  -- How far the aggregates were visited, and whether from the first one on.
+  v_last_type     text;
+  v_last_id       text;
+  v_from_start    boolean;
+  -- The hundreds of aggregates that were visited.
+  v_visited       int;
   v_max_followers int;
   -- The heads and followers that are locked, and the ids of those that the claim returns.
   v_locked        tid[];
@@ -54,81 +66,40 @@ begin
   perform check_argument('p_processor_id', p_processor_id, 200);
   perform check_range('p_batch_size', p_batch_size, 1, 1000);
   perform check_range('p_max_followers', p_max_followers, 0, 9999);
+  perform ensure_epoch(p_processor_id);
   v_window := greatest(4 * p_batch_size, 200);
+  perform unpark_stranded_events();
 
   -- Aggregates are looked up below as the rows that come next in their index, and compared afterwards. So no other index is of
   -- use, whatever the planner estimates, and no scan continues past the end of an aggregate. See docs/decisions/0003-pinned-plans.md.
-  select array_agg(w.row_id order by w.id),
-         v_window in (count(*) filter (where w.kind = 'fresh'), count(*) filter (where w.kind = 'retry'), count(*) filter (where w.kind = 'stale')),
-         count(*) filter (where w.kind = 'stale') > 0
-  into v_candidates, v_window_full, v_has_stale
-  from (
-    (select 'fresh' as kind, o.id, o.row_id
-     from m10_recovery.outbox_unprocessed o
-     where o.claimed_at is null
-       and o.process_after is null
-     order by o.id
-     limit v_window)
-    union all
-    (select 'retry', o.id, o.row_id
-     from m10_recovery.outbox_unprocessed o
-     where o.claimed_at is null
-       and o.process_after <= now()
-     order by o.process_after, o.id
-     limit v_window)
-    union all
-    (select 'stale', o.id, o.row_id
-     from m10_recovery.outbox_unprocessed o
-     where o.claimed_at < now() - event_claim_timeout()
-       and o.is_claimable
-     order by o.claimed_at, o.id
-     limit v_window)
-  ) w;
-  v_heads := array(
-    select l.row_id
-    from unnest(v_candidates) as w (row_id)
-    cross join lateral (
-      select o.row_id
-      from m10_recovery.outbox_unprocessed o
-      where o.row_id = w.row_id
-        and o.is_claimable
-        and o.id = (
-          select e.id
-          from m10_recovery.outbox_unprocessed e
-          where (e.aggregate_type, e.aggregate_id) >= (o.aggregate_type, o.aggregate_id)
-          order by e.aggregate_type, e.aggregate_id, e.id
-          limit 1)
-      limit 1
-      for update skip locked
-    ) l
-    limit p_batch_size);
-
-  -- All candidates of a full window may wait behind a few heads. Then visit the first event of each aggregate, a hundred at a time.
-  for v_round in 1 .. 50 loop
-    exit when not v_window_full or v_last_type is null or cardinality(v_heads) >= p_batch_size;
-    with recursive firsts as (
-      (select e.aggregate_type, e.aggregate_id, e.row_id, 1 as step
-       from m10_recovery.outbox_unprocessed e
-       where (e.aggregate_type, e.aggregate_id) > (v_last_type, v_last_id)
-       order by e.aggregate_type, e.aggregate_id, e.id
-       limit 1)
+  for v_round in 1 .. 4 loop
+    select array_agg(w.row_id order by w.id),
+           v_window in (count(*) filter (where w.kind = 'fresh'), count(*) filter (where w.kind = 'retry'), count(*) filter (where w.kind = 'stale')),
+           count(*) filter (where w.kind = 'stale') > 0
+    into v_candidates, v_window_full, v_has_stale
+    from (
+      (select 'fresh' as kind, o.id, o.row_id
+       from m10_recovery.outbox_unprocessed o
+       where o.claimed_at is null
+         and o.process_after is null
+       order by o.id
+       limit v_window)
       union all
-      select n.aggregate_type, n.aggregate_id, n.row_id, f.step + 1
-      from firsts f
-      cross join lateral (
-        select e.aggregate_type, e.aggregate_id, e.row_id
-        from m10_recovery.outbox_unprocessed e
-        where (e.aggregate_type, e.aggregate_id) > (f.aggregate_type, f.aggregate_id)
-        order by e.aggregate_type, e.aggregate_id, e.id
-        limit 1
-      ) n
-      where f.step < 100
-    )
-    select array_agg(f.row_id),
-           max(f.aggregate_type) filter (where f.step = 100),
-           max(f.aggregate_id) filter (where f.step = 100)
-    into v_candidates, v_last_type, v_last_id
-    from firsts f;
+      (select 'retry', o.id, o.row_id
+       from m10_recovery.outbox_unprocessed o
+       where o.claimed_at is null
+         and o.process_after <= now()
+         and o.process_after > to_timestamp(0)
+       order by o.process_after, o.id
+       limit v_window)
+      union all
+      (select 'stale', o.id, o.row_id
+       from m10_recovery.outbox_unprocessed o
+       where o.claimed_at < now() - event_claim_timeout()
+         and o.is_claimable
+       order by o.claimed_at, o.id
+       limit v_window)
+    ) w;
     v_heads := v_heads || array(
       select l.row_id
       from unnest(v_candidates) as w (row_id)
@@ -138,10 +109,83 @@ begin
         where o.row_id = w.row_id
           and o.row_id <> all (v_heads)
           and o.is_claimable
+          and o.id = (
+            select e.id
+            from m10_recovery.outbox_unprocessed e
+            where (e.aggregate_type, e.aggregate_id) >= (o.aggregate_type, o.aggregate_id)
+            order by e.aggregate_type, e.aggregate_id, e.id
+            limit 1)
         limit 1
         for update skip locked
       ) l
       limit p_batch_size - cardinality(v_heads));
+    v_parked := 0;
+    exit when cardinality(v_heads) >= p_batch_size or v_candidates is null;
+
+    -- All candidates of a full window may wait behind a few heads. Then visit the first event of each aggregate, a hundred at a
+    -- time, from where this session's last visit ended.
+    if v_window_full and v_round = 1 then
+      v_last_type := split_part(current_setting('symphony.visited_aggregates', true), E'\x1f', 1);
+      v_last_id := split_part(current_setting('symphony.visited_aggregates', true), E'\x1f', 2);
+      v_last_type := coalesce(v_last_type, '');
+      v_last_id := coalesce(v_last_id, '');
+      v_from_start := v_last_type = '';
+      for v_hundred in 1 .. 50 loop
+        v_visited := v_hundred;
+        with recursive firsts as (
+          (select e.aggregate_type, e.aggregate_id, e.row_id, 1 as step
+           from m10_recovery.outbox_unprocessed e
+           where (e.aggregate_type, e.aggregate_id) > (v_last_type, v_last_id)
+           order by e.aggregate_type, e.aggregate_id, e.id
+           limit 1)
+          union all
+          select n.aggregate_type, n.aggregate_id, n.row_id, f.step + 1
+          from firsts f
+          cross join lateral (
+            select e.aggregate_type, e.aggregate_id, e.row_id
+            from m10_recovery.outbox_unprocessed e
+            where (e.aggregate_type, e.aggregate_id) > (f.aggregate_type, f.aggregate_id)
+            order by e.aggregate_type, e.aggregate_id, e.id
+            limit 1
+          ) n
+          where f.step < 100
+        )
+        select array_agg(f.row_id),
+               max(f.aggregate_type) filter (where f.step = 100),
+               max(f.aggregate_id) filter (where f.step = 100)
+        into v_firsts, v_last_type, v_last_id
+        from firsts f;
+        v_heads := v_heads || array(
+          select l.row_id
+          from unnest(v_firsts) as w (row_id)
+          cross join lateral (
+            select o.row_id
+            from m10_recovery.outbox_unprocessed o
+            where o.row_id = w.row_id
+              and o.row_id <> all (v_heads)
+              and o.is_claimable
+            limit 1
+            for update skip locked
+          ) l
+          limit p_batch_size - cardinality(v_heads));
+        if v_last_type is null then
+          v_last_type := '';
+          v_last_id := '';
+          exit when v_from_start;
+          v_from_start := true;
+        end if;
+        exit when cardinality(v_heads) >= p_batch_size;
+      end loop;
+      perform set_config('symphony.visited_aggregates', v_last_type || E'\x1f' || v_last_id, false);
+      -- All that can be found is found, and finding it again costs little.
+      exit when cardinality(v_heads) >= p_batch_size or v_visited <= 2;
+    end if;
+
+    -- Park what waits for a retry of its head, and look at what is behind it. A wait of up to a second is worth the two
+    -- updates only if it hides other events.
+    v_parked := park_events_behind(v_candidates, case when v_window_full then interval '0' else interval '1 second' end);
+    exit when v_parked = 0 or not v_window_full;
+    v_window := greatest(v_window, 1000);
   end loop;
 
   -- The nearest followers of all heads first, so that every aggregate makes progress.
@@ -220,8 +264,9 @@ begin
     order by o.id);
   -- By id, so that an event is never left out while its follower is claimed.
   v_fitting := rows_within_byte_limit(v_sizes, claim_byte_limit());
-  if v_fitting < cardinality(v_claimed) then
-    v_claimed := v_claimed[1 : v_fitting];
+  v_claimed := v_claimed[1 : v_fitting];
+  -- More may be claimable: what did not fit, or what is hidden by events that the next claim parks.
+  if v_fitting < cardinality(v_sizes) or (v_parked > 0 and v_window_full) then
     perform pg_notify('m10_outbox', 'new_work');
   end if;
   if v_has_stale or current_setting('symphony.taken_over_claims', true) <> '' then

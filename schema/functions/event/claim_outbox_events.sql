@@ -14,9 +14,12 @@
 -- uncompressed; a larger event is returned alone. If an event did not fit, the claim sends a notification, so that
 -- another claim follows at once.
 --
+-- The first claim on another server opens a new epoch; see symphony.ensure_epoch.
+--
 -- A claim has no token: the processor id proves it. Use a fresh processor id for every claim. See
 -- docs/decisions/0005-event-claims-without-tokens.md.
--- Locks: the rows it returns; it waits for no row. Raises: P7005. For: symphony_executor.
+-- Locks: when the server has changed, those of advance_epoch; the rows it returns; it waits for no row. Raises: P7005; with a new epoch 25000
+-- outside READ COMMITTED and 55P03. For: symphony_executor.
 create or replace function m10_recovery.claim_outbox_events(
   p_processor_id text,
   p_batch_size   integer default 10)
@@ -57,6 +60,7 @@ declare
 begin
   perform check_argument('p_processor_id', p_processor_id, 200);
   perform check_range('p_batch_size', p_batch_size, 1, 1000);
+  perform ensure_epoch(p_processor_id);
 
   -- One round is enough unless other sessions lock rows that were counted.
   for v_round in 1 .. 20 loop

@@ -48,7 +48,7 @@ begin
      order by o.id
      limit p_max_rows)
     union all
-    (select 'retry', 'due', o.aggregate_type, o.process_after, o.created_at
+    (select 'retry', 'due', o.aggregate_type, case when o.process_after > to_timestamp(0) then o.process_after else o.created_at end, o.created_at
      from m10_recovery.outbox o
      where o.processed_at is null
        and o.claimed_at is null

@@ -25,8 +25,8 @@ create table m10_recovery.outbox (
   autovacuum_analyze_scale_factor = 0.05
 );
 
--- The unprocessed rows, each in exactly one of three indexes, so that a claim finds the few that it may take beside any number of
--- processed, scheduled and claimed ones. None holds the time of day: what is due is a range of an index.
+-- The unprocessed rows, each in exactly one of the indexes of fresh ones, retries and claims, so that a claim finds the few that it
+-- may take beside any number of processed, scheduled and claimed ones. None holds the time of day: what is due is a range of an index.
 create index outbox_fresh
   on m10_recovery.outbox (id)
   where processed_at is null and claimed_at is null and process_after is null;
@@ -34,6 +34,11 @@ create index outbox_fresh
 create index outbox_retries
   on m10_recovery.outbox (process_after, id)
   where processed_at is null and claimed_at is null and process_after is not null;
+
+-- Events that claims in order leave out: see symphony.park_events_behind. No other index has this order, so no plan takes another.
+create index outbox_parked
+  on m10_recovery.outbox (aggregate_id, aggregate_type, id)
+  where processed_at is null and claimed_at is null and process_after = to_timestamp(0);
 
 create index outbox_claims
   on m10_recovery.outbox (claimed_at, id)
@@ -51,7 +56,7 @@ create index outbox_aggregates
 
 comment on schema m10_recovery is 'Symphony: the event lane. Tables are private to symphony_control; the functions are the interface.';
 comment on table m10_recovery.outbox is 'Domain events, each with the claim of the processor that holds or held it.';
-comment on column m10_recovery.outbox.id is 'Number of the event, and its de-duplication key. Not an order: a lower number may be committed later.';
+comment on column m10_recovery.outbox.id is 'Number of the event, and its de-duplication key. Not an order: a lower number may be committed later. The number of the sequence, plus (epoch - 1) * 10^12.';
 comment on column m10_recovery.outbox.aggregate_type is 'What kind of thing the event comes from.';
 comment on column m10_recovery.outbox.aggregate_id is 'Which one of that kind.';
 comment on column m10_recovery.outbox.event_type is 'What kind of event it is.';
@@ -59,12 +64,13 @@ comment on column m10_recovery.outbox.payload is 'Its data.';
 comment on column m10_recovery.outbox.created_at is 'When it was published.';
 comment on column m10_recovery.outbox.processed_at is 'When it was completed; null until then.';
 comment on column m10_recovery.outbox.retry_count is 'Failures so far.';
-comment on column m10_recovery.outbox.process_after is 'When it may be claimed again after a failure: the only field that schedules. Null: at once.';
+comment on column m10_recovery.outbox.process_after is 'When it may be claimed again after a failure: the only field that schedules. Null: at once. 1970: at once too, but parked for claims in order.';
 comment on column m10_recovery.outbox.claimed_at is 'When it was claimed. A claim that is older than 5 minutes may be taken over.';
 comment on column m10_recovery.outbox.claimed_by is 'Processor that claimed it. Stays once the event is processed.';
 comment on sequence m10_recovery.outbox_id_seq is 'The next number of an event.';
 comment on index m10_recovery.outbox_fresh is 'Unclaimed events that have not failed, by id.';
 comment on index m10_recovery.outbox_retries is 'Unclaimed events that have failed, by when they are due.';
+comment on index m10_recovery.outbox_parked is 'Parked events of an aggregate, by number.';
 comment on index m10_recovery.outbox_claims is 'Events under a claim, the oldest claim first.';
 comment on index m10_recovery.outbox_processed is 'Processed events, in the order in which they were.';
 comment on index m10_recovery.outbox_aggregates is 'Unprocessed events of an aggregate, by number.';
@@ -84,7 +90,7 @@ create table m10_recovery.outbox_errors (
 create index outbox_errors_of_an_event
   on m10_recovery.outbox_errors (event_id, error_id);
 
-comment on table m10_recovery.outbox_errors is 'Errors that processors reported, without personal data. Append-only.';
+comment on table m10_recovery.outbox_errors is 'Errors that processors reported, without personal data. Append-only until its event is removed at the end of its retention.';
 comment on column m10_recovery.outbox_errors.error_id is 'Number of the entry.';
 comment on column m10_recovery.outbox_errors.event_id is 'The event that it is about.';
 comment on column m10_recovery.outbox_errors.retry_count is 'Failures of the event with this one counted.';

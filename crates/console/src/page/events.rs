@@ -169,6 +169,7 @@ pub(super) async fn payload(
         heading: "Payload for the broker",
         back_path: format!("/events/{}", id.0),
         back_label: "Back to the event",
+        notice: None,
         payload: payload.as_json().to_owned(),
     }))
 }

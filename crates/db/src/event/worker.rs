@@ -9,24 +9,35 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::{Event, EventId, ProcessorId};
-use crate::error::DatabaseError;
-use crate::error::{ClaimError, CompleteError};
+use crate::epoch::{OpenedEpoch, opened_epoch};
+use crate::error::{ClaimError, CompleteError, DatabaseError, ErrorDetails};
 use crate::executor::Executor;
 use crate::{BatchSize, Payload, WorkerId};
 
-/// How many claims of others were taken over is in a setting of the transaction, which the claim sets.
-const CLAIM: &str = "\
-    select c.id, c.aggregate_type, c.aggregate_id, c.event_type, c.payload, c.retry_count, \
-           current_setting('symphony.taken_over_claims', true) as taken_over \
-    from m10_recovery.claim_outbox_events($1, $2) c";
-const CLAIM_IN_ORDER: &str = "\
-    select c.id, c.aggregate_type, c.aggregate_id, c.event_type, c.payload, c.retry_count, \
-           current_setting('symphony.taken_over_claims', true) as taken_over \
-    from symphony.claim_events_in_order($1, $2, $3) c";
+/// How many claims of others were taken over is in a setting of the transaction, which the claim sets; so is the epoch that it
+/// opened. The first row carries both. The left join keeps that row if the claim returns nothing.
+macro_rules! select_claimed {
+    ($call:literal) => {
+        concat!(
+            "select c.id, c.aggregate_type, c.aggregate_id, c.event_type, c.payload, c.retry_count, \
+                    case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.taken_over_claims', true) end as taken_over, \
+                    case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.opened_epoch', true) end as opened_epoch \
+             from (values (1)) one \
+             left join ",
+            $call,
+            " with ordinality c on true"
+        )
+    };
+}
+
+const CLAIM: &str = select_claimed!("m10_recovery.claim_outbox_events($1, $2)");
+const CLAIM_IN_ORDER: &str = select_claimed!("symphony.claim_events_in_order($1, $2, $3)");
+const CLAIM_NEWEST: &str = select_claimed!("symphony.claim_newest_event($1)");
 const COMPLETE: &str = "select m10_recovery.complete_outbox_event($1, $2, $3, $4)";
 const COMPLETE_ALL: &str = "\
-    select m10_recovery.complete_outbox_event(c.id, c.processor_id, c.success, c.error) \
-    from unnest($1, $2, $3, $4) as c (id, processor_id, success, error)";
+    select c.refusal, c.refusal_message, c.next_event_id, c.next_is_claimed \
+    from symphony.complete_event_batch($1, $2, $3, $4, $5) c \
+    order by c.position";
 const NEXT_DUE: &str = "\
     select ceil(extract(epoch from min(process_after) - now()) * 1000)::bigint \
     from m10_recovery.outbox_schedule \
@@ -48,26 +59,6 @@ const EARLIER: &str = "\
       and e.aggregate_type = o.aggregate_type \
       and e.aggregate_id = o.aggregate_id \
       and e.id < o.id";
-const BEHIND: &str = "\
-    select coalesce(bool_or(e.claimed_at is null), false) \
-    from unnest($1) as d (id) \
-    cross join lateral ( \
-      select o.aggregate_type, o.aggregate_id, o.id \
-      from m10_recovery.outbox_schedule o \
-      where o.id = d.id \
-      limit 1 \
-    ) o \
-    cross join lateral ( \
-      select e.aggregate_type, e.aggregate_id, e.claimed_at \
-      from m10_recovery.outbox_schedule e \
-      where e.processed_at is null \
-        and (e.aggregate_type, e.aggregate_id, e.id) > (o.aggregate_type, o.aggregate_id, o.id) \
-      order by e.aggregate_type, e.aggregate_id, e.id \
-      limit 1 \
-    ) e \
-    where e.aggregate_type = o.aggregate_type \
-      and e.aggregate_id = o.aggregate_id";
-
 /// Events under one claim, by number. Another worker may take over the claim after 5 minutes.
 #[derive(Clone, Debug)]
 pub struct Claim {
@@ -77,6 +68,8 @@ pub struct Claim {
     pub events: Vec<Claimed>,
     /// How many of them were taken over from an expired claim.
     pub taken_over: usize,
+    /// The epoch that the claim opened, because the server is not the one of the newest epoch.
+    pub opened_epoch: Option<OpenedEpoch>,
 }
 
 /// An event under a claim.
@@ -140,13 +133,29 @@ pub async fn claim_in_order(
     claim_of(processor, &rows)
 }
 
+/// Claims the newest event that has not failed and has no earlier unprocessed event of its aggregate: it shows whether a
+/// failing sink works again.
+///
+/// # Errors
+///
+/// See [`ClaimError`].
+pub async fn claim_newest(client: &impl Executor, worker: &WorkerId) -> Result<Claim, ClaimError> {
+    let processor = ProcessorId::fresh(worker);
+    let rows = client.fetch_all(CLAIM_NEWEST, &[(&processor.as_str(), Type::TEXT)]).await?;
+    claim_of(processor, &rows)
+}
+
 fn claim_of(processor: ProcessorId, rows: &[Row]) -> Result<Claim, ClaimError> {
-    let taken_over: Option<&str> = match rows.first() {
-        Some(row) => row.try_get("taken_over")?,
-        None => None,
+    let Some(first) = rows.first() else {
+        return Ok(Claim { processor, events: Vec::new(), taken_over: 0, opened_epoch: None });
     };
+    let taken_over: Option<&str> = first.try_get("taken_over")?;
     let taken_over = taken_over.and_then(|count| count.parse().ok()).unwrap_or(0);
-    Ok(Claim { processor, events: rows.iter().map(claimed).collect::<Result<_, _>>()?, taken_over })
+    let opened_epoch = opened_epoch(first.try_get("opened_epoch")?);
+    // A claim that brings nothing leaves one row without an event.
+    let nothing = first.try_get::<_, Option<i64>>("id")?.is_none();
+    let events = if nothing { Vec::new() } else { rows.iter().map(claimed).collect::<Result<_, _>>()? };
+    Ok(Claim { processor, events, taken_over, opened_epoch })
 }
 
 /// Records how an event went.
@@ -186,19 +195,39 @@ pub struct Completion {
     pub outcome: Outcome,
 }
 
-/// Records how several events went, in one statement if none is refused, else one by one. The answers are in the order given.
+/// The result of one completion of a batch.
+#[derive(Debug)]
+pub struct Completed {
+    /// The error, if nothing was changed.
+    pub refused: Option<CompleteError>,
+    /// The first unprocessed event of the aggregate, if it was asked for and there is one.
+    pub next: Option<NextEvent>,
+}
+
+/// The first unprocessed event of an aggregate, after a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextEvent {
+    /// Its number.
+    pub id: EventId,
+    /// Whether it is under a claim.
+    pub is_claimed: bool,
+}
+
+/// Records the outcomes of 1 to 1000 events in one call. Each is decided separately: a refused one does not undo the
+/// others. The results are in the order of the completions. With `with_next` each names the next event of its aggregate.
 ///
 /// # Errors
 ///
-/// For what is wrong with the call as a whole. See [`CompleteError`].
+/// If the call as a whole failed and nothing was recorded. See [`CompleteError`].
 pub async fn complete_batch(
     client: &impl Executor,
     completions: &[Completion],
-) -> Result<Vec<Result<(), CompleteError>>, CompleteError> {
+    with_next: bool,
+) -> Result<Vec<Completed>, CompleteError> {
     let ids: Vec<_> = completions.iter().map(|c| c.id.0).collect();
     let processors: Vec<_> = completions.iter().map(|c| c.processor.as_str()).collect();
     let (successes, errors): (Vec<_>, Vec<_>) = completions.iter().map(|c| success_and_error(&c.outcome)).unzip();
-    let all = client
+    let rows = client
         .fetch_all(
             COMPLETE_ALL,
             &[
@@ -206,24 +235,11 @@ pub async fn complete_batch(
                 (&processors, Type::TEXT_ARRAY),
                 (&successes, Type::BOOL_ARRAY),
                 (&errors, Type::TEXT_ARRAY),
+                (&with_next, Type::BOOL),
             ],
         )
-        .await;
-    match all.map_err(CompleteError::from) {
-        Ok(_) => Ok(completions.iter().map(|_| Ok(())).collect()),
-        // One's refusal undid them all.
-        Err(CompleteError::LeaseLost(_)) => {
-            let mut ends = Vec::with_capacity(completions.len());
-            for Completion { id, processor, outcome } in completions {
-                match complete(client, processor, *id, outcome).await {
-                    Err(CompleteError::Database(fault)) => return Err(fault.into()),
-                    end => ends.push(end),
-                }
-            }
-            Ok(ends)
-        }
-        Err(error) => Err(error),
-    }
+        .await?;
+    Ok(rows.iter().map(completed).collect::<Result<_, _>>()?)
 }
 
 /// In how long the next event that failed may be claimed again, by the clock of the database; none where none waits.
@@ -250,21 +266,24 @@ pub async fn earlier_unprocessed(client: &impl Executor, id: EventId) -> Result<
     rows.first().map(|row| Ok(EventId(row.try_get(0)?))).transpose()
 }
 
-/// Whether the next unprocessed event behind one of these, in its aggregate, is not claimed.
-///
-/// # Errors
-///
-/// See [`DatabaseError`].
-pub async fn any_behind(client: &impl Executor, ids: &[EventId]) -> Result<bool, DatabaseError> {
-    let ids: Vec<_> = ids.iter().map(|id| id.0).collect();
-    Ok(client.fetch_one(BEHIND, &[(&ids, Type::INT8_ARRAY)]).await?.try_get(0)?)
-}
-
 fn success_and_error(outcome: &Outcome) -> (bool, Option<&str>) {
     match outcome {
         Outcome::Delivered => (true, None),
         Outcome::Failed { error } => (false, error.as_deref()),
     }
+}
+
+fn completed(row: &Row) -> Result<Completed, tokio_postgres::Error> {
+    let refusal: Option<String> = row.try_get("refusal")?;
+    let refused = match refusal {
+        Some(refusal) => Some(ErrorDetails::of_row(refusal, row.try_get("refusal_message")?).into()),
+        None => None,
+    };
+    let next = match row.try_get("next_event_id")? {
+        Some(id) => Some(NextEvent { id: EventId(id), is_claimed: row.try_get("next_is_claimed")? }),
+        None => None,
+    };
+    Ok(Completed { refused, next })
 }
 
 fn claimed(row: &Row) -> Result<Claimed, tokio_postgres::Error> {

@@ -33,6 +33,8 @@ pub(crate) struct FakeSink {
     answers: Mutex<VecDeque<Published>>,
     latency: Mutex<Duration>,
     down: AtomicBool,
+    /// Fails every event of this aggregate type.
+    poison: Mutex<Option<String>>,
     /// While it is true, publishing blocks.
     blocked: watch::Sender<bool>,
     /// How many events of each aggregate are being published now, and the maximum so far.
@@ -58,6 +60,11 @@ impl FakeSink {
     /// Fails every event while it is down.
     pub(crate) fn set_down(&self, down: bool) {
         self.down.store(down, Ordering::SeqCst);
+    }
+
+    /// Fails every event of this aggregate type.
+    pub(crate) fn set_poison(&self, aggregate_type: &str) {
+        *self.poison.lock().unwrap() = Some(aggregate_type.to_owned());
     }
 
     /// Blocks publishing, or unblocks it.
@@ -95,7 +102,9 @@ impl Sink for FakeSink {
         Box::pin(async move {
             tokio::time::sleep(latency).await;
             self.blocked.subscribe().wait_for(|blocked| !blocked).await.unwrap();
-            let failure = self.down.load(Ordering::SeqCst).then(|| Published::Failed("the broker is down".into()));
+            let is_poison = self.poison.lock().unwrap().as_ref() == Some(&message.aggregate_type);
+            let is_down = self.down.load(Ordering::SeqCst) || is_poison;
+            let failure = is_down.then(|| Published::Failed("the broker is down".into()));
             let answer = failure.or_else(|| self.answers.lock().unwrap().pop_front());
             self.sent.lock().unwrap().push(message.clone());
             if let Some(count) = self.running.lock().unwrap().get_mut(&key) {

@@ -6,6 +6,7 @@
 mod fixture;
 mod order;
 mod outage;
+mod poison;
 
 use std::time::Duration;
 
