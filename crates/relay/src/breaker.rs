@@ -1,10 +1,19 @@
 //! Circuit breakers, one per route: when dispatch to a failing rail, sink or store stops, and when a probe lets it resume.
 //!
-//! After several failures in a row the breaker of a route is *open*: claims exclude the route, so its rows stay
-//! pending and use no attempts. After a pause it is *half-open*: one dispatch probes the route, and its result closes
-//! the breaker or opens it again. The pause doubles each time the probe fails.
+//! A row that fails alone must not stop the others of its route, so failures count against the row first:
+//!
+//! - Several rows in a row that fail at their first attempt make a route suspect. Rows that had failed before do so
+//!   only if no other result arrives for the length of the first pause.
+//! - The breaker of a suspect route is *half-open* at once: dispatches *probe* the route one at a time, with rows that
+//!   have not been attempted where there are any. One that gets an answer closes the breaker.
+//! - After [`PROBES`] failures it is *open*: claims exclude the route, so its rows stay pending and use no attempts. After
+//!   a pause it is half-open again. The pause doubles each time the probes fail.
+//! - If all of those probes were rows that had failed before, they say little about the route: during the pause, the
+//!   first row that is due and has not been attempted probes it early.
 //!
 //! It makes no calls and reads no clock.
+
+mod state;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,10 +23,15 @@ use tokio::time::Instant;
 
 use crate::lane::RouteSignal;
 
+use state::Breaker;
+
+/// How many rows probe a half-open breaker, one after the other, before it opens.
+const PROBES: u32 = 3;
+
 /// When a breaker opens, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Failures in a row that open it; 1 to 1000.
+    /// Failures in a row, of different rows, that open it unless a probe gets an answer; 1 to 1000.
     pub failures: u32,
     /// The first pause; 10 ms at least.
     pub open_for: Duration,
@@ -37,7 +51,7 @@ impl Default for Policy {
 pub enum BreakerState {
     /// The route works.
     Closed,
-    /// One dispatch probes whether the route works again.
+    /// One dispatch at a time probes whether the route works.
     HalfOpen,
     /// Nothing is dispatched to the route.
     Open,
@@ -48,10 +62,30 @@ pub enum BreakerState {
 pub(crate) enum Admission {
     /// It may.
     Start,
-    /// It may, as the probe of a half-open breaker.
+    /// It may, as a probe.
     Probe,
     /// It may not: release its lease.
     Refuse,
+}
+
+/// How many rows of a route a claim may lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClaimLimit {
+    /// None.
+    Nothing,
+    /// One that has not been attempted before.
+    FirstAttempt,
+    /// Any one.
+    One,
+}
+
+/// What a dispatch was, for its breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    /// Whether it is a probe.
+    pub(crate) probe: bool,
+    /// Whether its row had not been attempted before.
+    pub(crate) is_first: bool,
 }
 
 /// The breakers of all routes. A route that never failed has none.
@@ -61,40 +95,30 @@ pub(crate) struct Breakers {
     routes: HashMap<Arc<str>, Breaker>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Breaker {
-    /// The route works, after this number of failures in a row.
-    Closed { failures: u32 },
-    /// Nothing is dispatched until then, after a pause of this length.
-    Open { until: Instant, pause: Duration },
-    /// One probe may start, or is running.
-    HalfOpen { probing: bool, pause: Duration },
-}
-
 impl Breakers {
     pub(crate) fn new(policy: Policy) -> Self {
         Self { policy, routes: HashMap::new() }
     }
 
-    /// The routes that are limited, and how many rows a claim may lease of each.
-    pub(crate) fn limits(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
-        self.routes.iter().filter_map(|(route, state)| match state {
-            Breaker::Closed { .. } => None,
-            Breaker::Open { .. } | Breaker::HalfOpen { probing: true, .. } => Some((route, 0)),
-            Breaker::HalfOpen { probing: false, .. } => Some((route, 1)),
-        })
+    /// The routes that are limited.
+    pub(crate) fn limits(&self) -> impl Iterator<Item = (&Arc<str>, ClaimLimit)> {
+        self.routes.iter().filter_map(|(route, breaker)| breaker.limit().map(|limit| (route, limit)))
     }
 
     /// Whether a claimed job may start. A probe counts as started.
-    pub(crate) fn admit(&mut self, route: &str) -> Admission {
-        match self.routes.get_mut(route) {
-            None | Some(Breaker::Closed { .. }) => Admission::Start,
-            Some(Breaker::HalfOpen { probing, .. }) if !*probing => {
-                *probing = true;
-                Admission::Probe
-            }
-            Some(Breaker::Open { .. } | Breaker::HalfOpen { .. }) => Admission::Refuse,
-        }
+    pub(crate) fn admit(&mut self, route: &str, is_first: bool) -> Admission {
+        self.routes.get_mut(route).map_or(Admission::Start, |breaker| breaker.admit(is_first))
+    }
+
+    /// A claim found no row of this route. If it asked for a first attempt, any row may probe the route now. Whether
+    /// the next claim may therefore find one.
+    pub(crate) fn found_no_row(&mut self, route: &str, asked: ClaimLimit) -> bool {
+        self.routes.get_mut(route).is_some_and(|breaker| breaker.found_no_row(asked))
+    }
+
+    /// Whether another row is to probe this route now.
+    pub(crate) fn wants_probe(&self, route: &str) -> bool {
+        self.routes.get(route).is_some_and(Breaker::wants_probe)
     }
 
     /// Counts the result of a dispatch; the new state if it changed.
@@ -103,135 +127,37 @@ impl Breakers {
     pub(crate) fn record_result(
         &mut self,
         route: &Arc<str>,
-        probe: bool,
+        attempt: Attempt,
         signal: RouteSignal,
         now: Instant,
     ) -> Option<BreakerState> {
-        let state = self.routes.entry(Arc::clone(route)).or_insert(Breaker::Closed { failures: 0 });
-        let next = match (*state, signal) {
-            (Breaker::Closed { .. }, RouteSignal::Healthy) => Breaker::Closed { failures: 0 },
-            (Breaker::Closed { failures }, RouteSignal::Failing) if failures + 1 >= self.policy.failures => {
-                // Opens.
-                Breaker::Open { until: now + self.policy.open_for, pause: self.policy.open_for }
-            }
-            (Breaker::Closed { failures }, RouteSignal::Failing) => Breaker::Closed { failures: failures + 1 },
-            (Breaker::HalfOpen { .. }, RouteSignal::Healthy) if probe => Breaker::Closed { failures: 0 },
-            (Breaker::HalfOpen { pause, .. }, RouteSignal::Failing) if probe => {
-                // Opens again, for twice the pause.
-                let pause = pause.saturating_mul(2).min(self.policy.max_open_for);
-                Breaker::Open { until: now + pause, pause }
-            }
-            (Breaker::HalfOpen { pause, .. }, RouteSignal::Neutral) if probe => {
-                Breaker::HalfOpen { probing: false, pause }
-            }
-            (same, RouteSignal::Healthy | RouteSignal::Failing | RouteSignal::Neutral) => same,
-        };
-        let changed = public_state(next) != public_state(*state);
-        *state = next;
-        if matches!(next, Breaker::Closed { failures: 0 }) {
+        let breaker = self.routes.entry(Arc::clone(route)).or_insert_with(|| Breaker::closed(now));
+        let before = breaker.public_state();
+        *breaker = breaker.after(attempt, signal, now, &self.policy);
+        let after = breaker.public_state();
+        if breaker.is_untroubled() {
             self.routes.remove(route);
         }
-        changed.then_some(public_state(next))
+        (after != before).then_some(after)
     }
 
     /// Moves breakers whose pause has ended to half-open; their routes.
     pub(crate) fn tick(&mut self, now: Instant) -> Vec<Arc<str>> {
-        let mut half_open = Vec::new();
-        for (route, state) in &mut self.routes {
-            if let Breaker::Open { until, pause } = *state
-                && until <= now
-            {
-                *state = Breaker::HalfOpen { probing: false, pause };
-                half_open.push(Arc::clone(route));
-            }
-        }
+        let ended = self
+            .routes
+            .iter_mut()
+            .filter_map(|(route, breaker)| breaker.end_pause(now, &self.policy).then(|| Arc::clone(route)));
+        let mut half_open: Vec<_> = ended.collect();
+        // In a fixed order, so that a run can be repeated.
+        half_open.sort_unstable();
         half_open
     }
 
     /// When the next pause ends.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.routes
-            .values()
-            .filter_map(|state| if let Breaker::Open { until, .. } = state { Some(*until) } else { None })
-            .min()
-    }
-}
-
-fn public_state(breaker: Breaker) -> BreakerState {
-    match breaker {
-        Breaker::Closed { .. } => BreakerState::Closed,
-        Breaker::Open { .. } => BreakerState::Open,
-        Breaker::HalfOpen { .. } => BreakerState::HalfOpen,
+        self.routes.values().filter_map(Breaker::pause_end).min()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn limit(breakers: &Breakers, route: &str) -> Option<usize> {
-        breakers.limits().find(|(name, _)| &***name == route).map(|(_, limit)| limit)
-    }
-
-    #[test]
-    fn only_failures_in_a_row_open_a_breaker() {
-        let (mut breakers, wire, now) = (Breakers::new(Policy::default()), Arc::from("wire"), Instant::now());
-        for signal in [RouteSignal::Failing; 4] {
-            assert_eq!(breakers.record_result(&wire, false, signal, now), None);
-        }
-        assert_eq!(breakers.record_result(&wire, false, RouteSignal::Healthy, now), None);
-        for signal in [
-            RouteSignal::Failing,
-            RouteSignal::Failing,
-            RouteSignal::Neutral,
-            RouteSignal::Failing,
-            RouteSignal::Failing,
-        ] {
-            assert_eq!(breakers.record_result(&wire, false, signal, now), None);
-        }
-        assert_eq!(breakers.admit("wire"), Admission::Start);
-        assert_eq!(breakers.record_result(&wire, false, RouteSignal::Failing, now), Some(BreakerState::Open));
-        assert_eq!(limit(&breakers, "wire"), Some(0));
-        assert_eq!(limit(&breakers, "ach"), None);
-        assert_eq!(breakers.admit("wire"), Admission::Refuse);
-    }
-
-    #[test]
-    fn the_pause_doubles_with_each_failed_probe_up_to_the_longest_and_resets_after_a_success() {
-        let policy = Policy { failures: 1, ..Policy::default() };
-        let (mut breakers, wire, mut now) = (Breakers::new(policy), Arc::from("wire"), Instant::now());
-        breakers.record_result(&wire, false, RouteSignal::Failing, now);
-        for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
-            assert_eq!(breakers.next_deadline(), Some(now + Duration::from_secs(seconds)));
-            assert!(breakers.tick(now + Duration::from_secs(seconds) - Duration::from_millis(1)).is_empty());
-            now += Duration::from_secs(seconds);
-            assert_eq!(breakers.tick(now).len(), 1);
-            assert_eq!(limit(&breakers, "wire"), Some(1));
-            assert_eq!(breakers.admit("wire"), Admission::Probe);
-            assert_eq!((limit(&breakers, "wire"), breakers.admit("wire")), (Some(0), Admission::Refuse));
-            assert_eq!(breakers.record_result(&wire, true, RouteSignal::Failing, now), Some(BreakerState::Open));
-        }
-        now += Duration::from_secs(60);
-        breakers.tick(now);
-        breakers.admit("wire");
-        assert_eq!(
-            breakers.record_result(&wire, false, RouteSignal::Healthy, now),
-            None,
-            "it started before the breaker opened"
-        );
-        assert_eq!(breakers.record_result(&wire, true, RouteSignal::Healthy, now), Some(BreakerState::Closed));
-        breakers.record_result(&wire, false, RouteSignal::Failing, now);
-        assert_eq!(breakers.next_deadline(), Some(now + Duration::from_secs(1)));
-    }
-
-    #[test]
-    fn after_a_probe_without_a_result_another_may_start() {
-        let policy = Policy { failures: 1, ..Policy::default() };
-        let (mut breakers, wire, now) = (Breakers::new(policy), Arc::from("wire"), Instant::now());
-        breakers.record_result(&wire, false, RouteSignal::Failing, now);
-        breakers.tick(now + Duration::from_secs(1));
-        breakers.admit("wire");
-        assert_eq!(breakers.record_result(&wire, true, RouteSignal::Neutral, now), None);
-        assert_eq!(limit(&breakers, "wire"), Some(1));
-    }
-}
+mod tests;

@@ -265,8 +265,26 @@ async fn a_mixed_run_under_a_held_snapshot_and_an_idle_one_say_how_relayers_fare
         assert!(one["relayer_start_seconds"].as_f64().unwrap() > 0.0, "{one}");
     }
 
-    let ran = symphony("", &["bench", "drain", "--hold-snapshot"]).exits(2);
-    assert!(ran.stderr.contains("for a mixed run") && ran.stderr.contains("hint:"), "{}", ran.all());
+    let ran = symphony("", &["bench", "enqueue", "--hold-snapshot"]).exits(2);
+    assert!(ran.stderr.contains("for drain and mixed") && ran.stderr.contains("hint:"), "{}", ran.all());
+    database.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_drain_beside_a_long_ledger_has_the_ledger_in_partitions_and_a_snapshot_held() {
+    let long = ["--ledger", "0,2400", "--hold-snapshot", "--rounds", "2"];
+    let ran = symphony("", &[&["bench", "drain"], &TINY[..], &long[..]].concat()).exits(0);
+    let found: Vec<_> =
+        measurements(&ran).iter().map(|one| (one["round"].as_u64(), one["ledger"].as_u64())).collect();
+    let (first, second) = (Some(1), Some(2));
+    assert_eq!(found, [(first, None), (first, Some(2400)), (second, None), (second, Some(2400))], "{}", ran.all());
+    assert!(measurements(&ran).iter().all(|one| one["hold_snapshot"] == true), "{}", ran.all());
+
+    let database = scratch().await;
+    let ran = bench(&database, &["drain", "--ledger", "100"]).exits(2);
+    assert!(ran.stderr.contains("private server") && ran.stderr.contains("hint:"), "{}", ran.all());
+    let ran = bench(&database, &["drain", "--lane", "event", "--ledger", "100"]).exits(2);
+    assert!(ran.stderr.contains("for the payment lane") && ran.stderr.contains("hint:"), "{}", ran.all());
     database.close().await.unwrap();
 }
 

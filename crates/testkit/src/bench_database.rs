@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use symphony_db::schema::Lane;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error, GenericClient};
+use uuid::Uuid;
 
 /// The prefix of the rails, aggregate types and entity types of a benchmark.
 pub const MARK: &str = "BENCH";
@@ -28,10 +29,11 @@ const FOREIGN_EVENTS: &str = "
     select exists (select from m10_recovery.outbox o where not starts_with(o.aggregate_type, $1))";
 const FOREIGN_ENTRIES: &str = "
     select exists (select from symphony.metadata_outbox o where not starts_with(o.entity_type, $1))";
-// Counts each row once: a pending row has no terminal ledger row, and an ended row is not pending.
+// Counts each row once: a pending row has no terminal ledger row, and an ended row is not pending. The bound lets
+// PostgreSQL leave out the partitions of a long ledger.
 const PAYMENTS: &str = "
     select (select count(*) from symphony.payment_outbox_pending p where p.rail_type = $1) as open,
-           (select count(*) from symphony.payment_outbox_attempts a where a.rail_type = $1 and a.state = 'DISPATCHED') as ended";
+           (select count(*) from symphony.payment_outbox_attempts a where a.rail_type = $1 and a.state = 'DISPATCHED' and a.outbox_id >= $2) as ended";
 const EVENTS: &str = "
     select count(*) filter (where o.processed_at is null) as open,
            count(*) filter (where o.processed_at is not null) as ended
@@ -42,6 +44,7 @@ const ENTRIES: &str = "
            count(*) filter (where o.status = 'PUBLISHED') as ended
     from symphony.metadata_outbox o
     where o.entity_type = $1";
+const LOWER_BOUND_OF_NEW_PAYMENTS: &str = "select symphony.uuidv7_lower_bound(now())";
 const OTHERS: &str = "
     select count(*)
     from pg_stat_activity a
@@ -84,19 +87,33 @@ pub async fn is_foreign(superuser: &impl GenericClient, lane: Lane) -> Result<bo
     superuser.query_typed_one(query, &[(&MARK, Type::TEXT)]).await?.try_get(0)
 }
 
-/// The row counts of this rail, aggregate type or entity type. It scans all rows: do not call it during a measurement.
+/// The row counts of this rail, aggregate type or entity type. Ended payments count from `first_payment`. It scans all
+/// rows: do not call it during a measurement.
 ///
 /// # Errors
 /// Any error of the database.
-pub async fn rows(superuser: &impl GenericClient, lane: Lane, name: &str) -> Result<Rows, Error> {
-    let query = match lane {
-        Lane::Payment => PAYMENTS,
-        Lane::Event => EVENTS,
-        Lane::Metadata => ENTRIES,
+pub async fn rows(
+    superuser: &impl GenericClient,
+    lane: Lane,
+    name: &str,
+    first_payment: Uuid,
+) -> Result<Rows, Error> {
+    let name = (&name as _, Type::TEXT);
+    let row = match lane {
+        Lane::Payment => superuser.query_typed_one(PAYMENTS, &[name, (&first_payment, Type::UUID)]).await?,
+        Lane::Event => superuser.query_typed_one(EVENTS, &[name]).await?,
+        Lane::Metadata => superuser.query_typed_one(ENTRIES, &[name]).await?,
     };
-    let row = superuser.query_typed_one(query, &[(&name, Type::TEXT)]).await?;
     let count = |column| row.try_get::<_, i64>(column).map(i64::unsigned_abs);
     Ok(Rows { open: count("open")?, ended: count("ended")? })
+}
+
+/// A lower bound of the ids of payments that are enqueued from now on.
+///
+/// # Errors
+/// Any error of the database.
+pub async fn lower_bound_of_new_payments(superuser: &impl GenericClient) -> Result<Uuid, Error> {
+    superuser.query_typed_one(LOWER_BOUND_OF_NEW_PAYMENTS, &[]).await?.try_get(0)
 }
 
 /// Begins a transaction with a snapshot and a transaction id, which holds the xmin horizon.

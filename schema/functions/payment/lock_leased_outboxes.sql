@@ -4,8 +4,8 @@
 -- position of each argument, because one outbox may be given twice, with a current token and with a lost one. A null
 -- is never held. pending_row is the row's ctid, valid while it is locked.
 --
--- record_terminal_attempts checks the same conditions in its DELETE, which locks the rows itself. A test compares the
--- two texts.
+-- complete_outbox_batch and record_terminal_attempts check the same conditions in a DELETE, which locks the rows itself.
+-- A test compares the texts.
 -- Locks: the rows it returns, in the order of their ids, so that two callers never deadlock.
 -- For: complete_outbox_batch, renew_outbox_leases and release_outbox_leases.
 create or replace function symphony.lock_leased_outboxes(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)

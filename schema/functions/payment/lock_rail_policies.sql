@@ -9,7 +9,7 @@
 -- While this waits, later claims and completions wait behind it. A worker that left its transaction open must not stop
 -- the whole fleet, so the change is refused after three seconds. For the same reason the operator's transaction is
 -- ended after it has been idle for five seconds.
--- Locks: payment_rails in EXCLUSIVE mode. Raises: 55P03. For: the functions that change a rail.
+-- Locks: payment_rails in EXCLUSIVE mode. Raises: 55P03. For: the functions that change a rail, and move_rails_to_epoch.
 create or replace function symphony.lock_rail_policies()
   returns void
   language plpgsql
@@ -23,7 +23,7 @@ begin
     perform set_config('idle_in_transaction_session_timeout', '5s', true);
   end if;
 exception when lock_not_available then
-  raise exception 'a worker''s transaction has held payment_rails for more than three seconds, so the rail policy was not changed'
+  raise exception 'a worker''s transaction has held payment_rails for more than three seconds, so no rail was changed'
     using errcode = '55P03',
           hint = 'Find it with: select a.pid, a.usename, a.state, a.xact_start from pg_locks l join pg_stat_activity a using (pid) '
                  'where l.relation = ''symphony.payment_rails''::regclass and a.datname = current_database() and l.mode <> ''AccessShareLock'' '

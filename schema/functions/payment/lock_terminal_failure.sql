@@ -10,6 +10,7 @@ create or replace function symphony.lock_terminal_failure(p_outbox_id uuid)
   set search_path = pg_catalog, symphony, pg_temp
 as $$
 declare
+  v_archive record;
   v_failure payment_outbox_attempts;
   v_redrive uuid;
 begin
@@ -33,6 +34,13 @@ begin
       raise exception 'outbox % is still pending', p_outbox_id
         using errcode = 'P7003',
               hint = 'Wait until it has ended; symphony.outbox_operational_status shows its status.';
+    end if;
+    select f.location, f.archived_at into v_archive from find_archived_outboxes(p_outbox_id::text) f limit 1;
+    if found then
+      raise exception 'the ledger rows of outbox % were archived on %, in %', p_outbox_id,
+        to_char(v_archive.archived_at at time zone 'UTC', 'YYYY-MM-DD'), v_archive.location
+        using errcode = 'P7003',
+              hint = 'What was archived cannot be redriven or resolved. Enqueue a new instruction if another payment is due.';
     end if;
     raise exception 'there is no outbox %', p_outbox_id
       using errcode = 'P7005',

@@ -57,7 +57,7 @@ const LOCK_NUMBERS: [(&str, &str); 7] = [
 ];
 
 /// What producers, workers and operators call, each with what it needs. `failed` has failed, `leased` is leased by `worker`.
-const CALLS: [(&str, &str); 12] = [
+const CALLS: [(&str, &str); 14] = [
     ("enqueue", "select symphony.enqueue_payment_outbox('new', 'new', 'key', 'plain', '{}')"),
     (
         "enqueue a batch",
@@ -71,6 +71,7 @@ const CALLS: [(&str, &str); 12] = [
     ),
     ("repair", "select symphony.repair_expired_leases(10, 'worker')"),
     ("repair a rail", "select symphony.repair_payment_rail('plain', 'test', 'locks')"),
+    ("make payments due", "select symphony.make_payments_due('plain', 'test', 'locks')"),
     (
         "redrive",
         "select symphony.redrive_payment_outbox(outbox_id, 'test', 'locks') from symphony.payment_outbox_dlq",
@@ -78,6 +79,12 @@ const CALLS: [(&str, &str); 12] = [
     (
         "resolve",
         "select symphony.resolve_payment_outbox(outbox_id, 'SKIPPED', 'test', 'locks') from symphony.payment_outbox_dlq",
+    ),
+    (
+        "erase",
+        "select symphony.resolve_payment_outbox(outbox_id, 'SKIPPED', 'test', 'locks'),
+                symphony.erase_payment_payload(outbox_id, 'test', 'locks')
+         from symphony.payment_outbox_dlq",
     ),
     ("pause", "select symphony.pause_payment_rail('plain', 'test', 'locks')"),
     ("set a rail", "select symphony.set_payment_rail('plain', '{\"max_attempts\": 3}', 'test', 'locks')"),

@@ -121,9 +121,13 @@ pub(crate) struct Arguments {
     /// Number of participants, aggregates or entities
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     participants: u64,
-    /// Hold a snapshot during a mixed run, so that VACUUM can remove no dead tuples
+    /// Hold a snapshot during a drain or a mixed run, so that VACUUM can remove no dead tuples
     #[arg(long)]
     hold_snapshot: bool,
+    /// Payments that the ledger of a private server already has, over 24 weeks; with several numbers, one measurement
+    /// each, in turn
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=200_000_000))]
+    ledger: Vec<u32>,
     /// Repetitions of each measurement
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
@@ -208,6 +212,7 @@ impl Arguments {
             unavailable.iter().for_each(|missing| eprint_redacted(&missing.failure().render()));
             return Err(last.failure());
         }
+        server.close().await?;
         if let Some(leftovers) = server.leftovers() {
             eprintln!("{leftovers}");
         }

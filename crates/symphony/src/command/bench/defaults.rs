@@ -39,17 +39,25 @@ impl Arguments {
         }
         self.check_destinations()?;
         let runs = self.runs();
-        if self.hold_snapshot && !runs.iter().any(|run| run.scenario == Scenario::Mixed) {
+        if self.hold_snapshot && !runs.iter().any(|run| run.scenario.can_hold_snapshot()) {
             return Err(Failure::usage(
-                "--hold-snapshot is for a mixed run: the other scenarios are too short to show its effect",
+                "--hold-snapshot is for drain and mixed: the other scenarios leave too few dead tuples",
             )
             .hint("for example: symphony bench mixed --rate 1000 --for 10m --hold-snapshot"));
         }
+        if !self.ledger.is_empty() && runs.iter().any(|run| run.lane != Lane::Payment) {
+            return Err(Failure::usage("--ledger is for the payment lane: the other lanes have no ledger")
+                .hint("for example: symphony bench drain --ledger 0,50000000 --rounds 3"));
+        }
+        let ledgers = if self.ledger.is_empty() { vec![0] } else { self.ledger.clone() };
         let mut plans = Vec::new();
         for run in runs {
             for clients in self.clients(run.scenario) {
                 for round in 1..=self.rounds {
-                    plans.push(Plan { round: (self.rounds > 1).then_some(round), ..self.plan(run, clients)? });
+                    let round = (self.rounds > 1).then_some(round);
+                    for ledger in ledgers.iter().copied() {
+                        plans.push(Plan { round, ledger, ..self.plan(run, clients)? });
+                    }
                 }
             }
         }
@@ -150,7 +158,8 @@ impl Arguments {
             batch_size: self.batch_size.map(size),
             payload_bytes: size(self.payload_bytes),
             participants: self.participants,
-            hold_snapshot: self.hold_snapshot && scenario == Scenario::Mixed,
+            hold_snapshot: self.hold_snapshot && scenario.can_hold_snapshot(),
+            ledger: 0,
             round: None,
         })
     }

@@ -41,6 +41,11 @@ impl Scenario {
             Self::Idle => "idle",
         }
     }
+
+    /// Whether it leaves so many dead tuples that a held snapshot can slow it down.
+    pub(super) fn can_hold_snapshot(self) -> bool {
+        matches!(self, Self::Drain | Self::Mixed)
+    }
 }
 
 /// One measurement.
@@ -67,6 +72,8 @@ pub(super) struct Plan {
     pub(super) participants: u64,
     /// Whether an open transaction holds a snapshot, so that VACUUM can remove no dead tuples.
     pub(super) hold_snapshot: bool,
+    /// How many payments the ledger has before the measurement.
+    pub(super) ledger: u32,
     /// The number of this round, if there are several.
     pub(super) round: Option<u32>,
 }
@@ -86,6 +93,7 @@ impl Plan {
             }
         };
         let to = self.to.map(|kind| format!(" to {}", kind.name())).unwrap_or_default();
-        format!("{} of the {} lane{to}{ordered}{clients}", self.scenario.name(), self.lane.name())
+        let ledger = if self.ledger > 0 { format!(", ledger: {} payments", self.ledger) } else { String::new() };
+        format!("{} of the {} lane{to}{ordered}{clients}{ledger}", self.scenario.name(), self.lane.name())
     }
 }

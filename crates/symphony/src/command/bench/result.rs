@@ -106,6 +106,9 @@ pub(super) struct Measurement {
     pub(super) percentiles: Option<Percentiles>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) call_to_dispatch: Option<Percentiles>,
+    /// How many payments the ledger had before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ledger: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) enqueued: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,6 +175,7 @@ impl Measurement {
             call_to_dispatch: None,
             enqueued: None,
             enqueued_per_second: None,
+            ledger: (plan.ledger > 0).then_some(plan.ledger),
             backlog: None,
             transactions_per_second: None,
             intervals: Vec::new(),
@@ -229,12 +233,14 @@ impl Report {
         ]);
         for one in &self.measurements {
             let ordered = if one.ordered { " ordered" } else { "" };
+            let snapshot = if one.hold_snapshot { ", held snapshot" } else { "" };
+            let ledger = one.ledger.map(|rows| format!(", ledger {rows}")).unwrap_or_default();
             let percentile =
                 |of: fn(&Percentiles) -> f64| one.percentiles.as_ref().map(|all| format!("{:.2}", of(all)));
             let share = &one.postgres;
             table.push([
                 one.to.map_or_else(|| one.scenario.to_owned(), |to| format!("{} to {to}", one.scenario)),
-                format!("{}{ordered}", one.lane),
+                format!("{}{ordered}{snapshot}{ledger}", one.lane),
                 one.clients.map(|clients| clients.to_string()).unwrap_or_default(),
                 one.relayers.to_string(),
                 one.count.to_string(),

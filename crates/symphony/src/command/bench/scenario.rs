@@ -7,7 +7,10 @@ mod enqueue;
 mod idle;
 mod latency;
 mod mixed;
+mod producer_threads;
 mod producers;
+
+use std::sync::Arc;
 
 use super::destination::Destination;
 use super::plan::{Plan, Scenario};
@@ -23,9 +26,9 @@ pub(super) async fn measure(
     plan: &Plan,
     destination: Option<&Destination>,
 ) -> Result<Measurement, Failure> {
-    let database = server.database().await?;
+    let database = server.database(plan.ledger).await?;
     database.open(plan.lane, plan.ordered).await?;
-    let workload = plan.workload();
+    let workload = Arc::new(plan.workload());
     let before = database.rows(plan.lane, workload.name()).await?;
     let measured = match plan.scenario {
         Scenario::Enqueue => enqueue::run(&database, plan, &workload).await?,
@@ -50,7 +53,7 @@ pub(super) async fn measure(
     if !database.is_scratch() && after.open > 0 {
         clear(&database, plan, &workload).await?;
     }
-    database.close().await?;
+    server.release(database).await?;
     Ok(measured)
 }
 

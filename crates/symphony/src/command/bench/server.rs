@@ -1,6 +1,6 @@
 //! The server of a benchmark: a private one with a database per measurement, or the database that was given.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use symphony_db::connect::Target;
@@ -9,26 +9,33 @@ use symphony_db::payment::{RailPolicy, reader};
 use symphony_db::schema::{self, Lane, install::installed_lanes};
 use symphony_testkit::bench_database::resource_usage::{Postmaster, ResourceUsage, cpu_seconds};
 use symphony_testkit::bench_database::{self, Rows};
+use symphony_testkit::bulk_rows;
 use symphony_testkit::postgres::{Binaries, Cluster, Options};
 use symphony_testkit::test_database::{Database as Scratch, Server};
 use symphony_testkit::wait;
 use tokio_postgres::Client;
+use uuid::Uuid;
 
 use super::result::{Postgres, PostgresUsage};
 use super::workload;
 use crate::database;
 use crate::failure::Failure;
+use crate::progress;
 
 /// Settings of the private server: enough WAL that no checkpoint starts while a measurement runs.
 const SETTINGS: [(&str, &str); 3] =
     [("shared_buffers", "512MB"), ("max_wal_size", "4GB"), ("checkpoint_timeout", "15min")];
+/// The rail and the participants of payments that a long ledger has before the measurement.
+const LEDGER_RAIL: &str = "BENCH_LEDGER";
+const LEDGER_PARTICIPANTS: i32 = 100_000;
 /// How long closed sessions may take to disappear from the server.
 const SESSION_END_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The server.
 pub(super) enum BenchServer {
-    /// A private server. `server` is dropped first: it removes the databases.
-    Private { server: Server, cluster: Box<Cluster> },
+    /// A private server. `server` is dropped first: it removes the databases. `long_ledgers` took minutes to fill: they
+    /// are kept for further measurements.
+    Private { server: Server, cluster: Box<Cluster>, long_ledgers: Mutex<Vec<BenchDatabase>> },
     /// The database that `--database-url` names.
     Given { target: Target },
 }
@@ -39,6 +46,9 @@ pub(super) struct BenchDatabase {
     owner: Client,
     postmaster: Option<Postmaster>,
     scratch: Option<Scratch>,
+    /// How many payments its ledger had at first, and a lower bound of the ids of all others.
+    ledger: u32,
+    first_payment: Uuid,
 }
 
 /// Resource usage at the start of a measurement.
@@ -57,7 +67,7 @@ impl BenchServer {
         let cluster = Cluster::start(&binaries, options).await;
         let cluster = cluster.map_err(|error| Failure::because("the private PostgreSQL did not start", error))?;
         let server = Server::at(&cluster.url("postgres"))?;
-        Ok(Self::Private { server, cluster: Box::new(cluster) })
+        Ok(Self::Private { server, cluster: Box::new(cluster), long_ledgers: Mutex::default() })
     }
 
     /// Uses a given database, unless it holds rows that no benchmark has enqueued.
@@ -87,18 +97,54 @@ impl BenchServer {
         Ok(Self::Given { target })
     }
 
-    /// The database for a measurement: a new one, or the given one.
-    pub(super) async fn database(&self) -> Result<BenchDatabase, Failure> {
+    /// The database for a measurement: a new one, or the given one. `ledger` is how many payments its ledger has.
+    pub(super) async fn database(&self, ledger: u32) -> Result<BenchDatabase, Failure> {
         let (target, scratch) = match self {
-            Self::Private { server, .. } => {
+            Self::Private { server, long_ledgers, .. } => {
+                if let Some(database) = take(long_ledgers, ledger) {
+                    return Ok(database);
+                }
                 let scratch = server.database().await?;
                 (scratch.target(), Some(scratch))
+            }
+            Self::Given { .. } if ledger > 0 => {
+                return Err(Failure::usage("--ledger fills the ledger of a private server")
+                    .hint("unset --database-url and DATABASE_URL, or leave --ledger out"));
             }
             Self::Given { target } => (target.clone(), None),
         };
         let owner = target.connect().await?;
         let postmaster = Postmaster::of(&owner).await?;
-        Ok(BenchDatabase { target: Arc::new(target), owner, postmaster, scratch })
+        let mut first_payment = Uuid::nil();
+        if ledger > 0 {
+            progress::show(&format!("filling the ledger with {ledger} payments"));
+            let count = i32::try_from(ledger).unwrap_or(i32::MAX);
+            bulk_rows::ledger(&owner, LEDGER_RAIL, count, LEDGER_PARTICIPANTS).await?;
+            first_payment = bench_database::lower_bound_of_new_payments(&owner).await?;
+        }
+        Ok(BenchDatabase { target: Arc::new(target), owner, postmaster, scratch, ledger, first_payment })
+    }
+
+    /// Ends the use of a database by a measurement. Drops it if it was created for one measurement.
+    pub(super) async fn release(&self, database: BenchDatabase) -> Result<(), Failure> {
+        match self {
+            Self::Private { long_ledgers, .. } if database.ledger > 0 => {
+                long_ledgers.lock().unwrap_or_else(PoisonError::into_inner).push(database);
+                Ok(())
+            }
+            _ => database.close().await,
+        }
+    }
+
+    /// Drops the databases that were kept.
+    pub(super) async fn close(&self) -> Result<(), Failure> {
+        if let Self::Private { long_ledgers, .. } = self {
+            let kept = std::mem::take(&mut *long_ledgers.lock().unwrap_or_else(PoisonError::into_inner));
+            for database in kept {
+                database.close().await?;
+            }
+        }
+        Ok(())
     }
 
     /// The server's version and settings.
@@ -149,7 +195,7 @@ impl BenchDatabase {
     }
 
     pub(super) async fn rows(&self, lane: Lane, name: &str) -> Result<Rows, Failure> {
-        Ok(bench_database::rows(&self.owner, lane, name).await?)
+        Ok(bench_database::rows(&self.owner, lane, name, self.first_payment).await?)
     }
 
     /// Reads the usage at the start of a measurement.
@@ -166,13 +212,13 @@ impl BenchDatabase {
         Ok(session)
     }
 
-    /// Whether the database is dropped after the measurement.
+    /// Whether the database belongs to the benchmark.
     pub(super) fn is_scratch(&self) -> bool {
         self.scratch.is_some()
     }
 
-    /// Drops the database, if it was created for one measurement.
-    pub(super) async fn close(self) -> Result<(), Failure> {
+    /// Drops the database, unless it was given.
+    async fn close(self) -> Result<(), Failure> {
         let Self { owner, scratch, .. } = self;
         drop(owner);
         match scratch {
@@ -204,6 +250,13 @@ impl UsageWatch<'_> {
         let spent = ResourceUsage::read(owner, *postmaster).await?.since(&self.server);
         Ok((PostgresUsage::of(&spent, messages), own_seconds() - self.own, spent.transactions))
     }
+}
+
+/// Takes a database with a ledger of this size, if there is one.
+fn take(long_ledgers: &Mutex<Vec<BenchDatabase>>, ledger: u32) -> Option<BenchDatabase> {
+    let mut databases = long_ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = databases.iter().position(|database| database.ledger == ledger)?;
+    Some(databases.swap_remove(place))
 }
 
 fn foreign(lane: Lane, target: &Target, beside_other_rows: bool) -> Failure {

@@ -1,18 +1,18 @@
 //! Batches: many enqueues per transaction, in a few concurrent sessions.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use futures_util::future::try_join_all;
-
 use super::super::histogram::LatencyHistogram;
 use super::super::workload::ProducerSession;
+use super::producer_threads::ProducerThreads;
 use super::{BenchDatabase, Failure, Measurement, Plan, Recording, RelayerProcesses, Workload};
 
 pub(super) async fn run(
     database: &BenchDatabase,
     plan: &Plan,
-    workload: &Workload,
+    workload: &Arc<Workload>,
 ) -> Result<Measurement, Failure> {
     let relayers = RelayerProcesses::start(database, plan, Recording::Nothing)?;
     relayers.wait_listening().await?;
@@ -28,21 +28,23 @@ pub(super) async fn run(
 pub(super) async fn fill(
     database: &BenchDatabase,
     plan: &Plan,
-    workload: &Workload,
-    on_progress: impl Fn(u64),
+    workload: &Arc<Workload>,
+    on_progress: impl Fn(u64) + Clone + Send + Sync + 'static,
 ) -> Result<(Duration, LatencyHistogram), Failure> {
-    let mut producers = Vec::new();
-    for _ in 0..plan.clients {
-        producers.push(workload.session(database.target().connect().await?).await?);
-    }
-    let left = AtomicU64::new(plan.count.unwrap_or_default());
-    let all = u64::try_from(producers.len()).unwrap_or(u64::MAX);
+    let threads = ProducerThreads::start(plan.clients)?;
+    let open = |_| {
+        let (target, workload) = (Arc::clone(database.target()), Arc::clone(workload));
+        async move { workload.session(target.connect().await?).await }
+    };
+    let producers = threads.run((0..plan.clients).map(open)).await?;
+    let left = Arc::new(AtomicU64::new(plan.count.unwrap_or_default()));
+    let (all, batch) = (u64::try_from(producers.len()).unwrap_or(u64::MAX), plan.batch);
     let began = Instant::now();
-    let work = (0..).zip(&mut producers).map(|(number, session)| {
-        let (left, on_progress) = (&left, &on_progress);
-        one(session, workload, plan.batch, left, (number, all), on_progress)
+    let work = (0..).zip(producers).map(|(number, mut session)| {
+        let (workload, left, on_progress) = (Arc::clone(workload), Arc::clone(&left), on_progress.clone());
+        async move { one(&mut session, &workload, batch, &left, (number, all), &on_progress).await }
     });
-    let all = try_join_all(work).await?;
+    let all = threads.run(work).await?;
     let length = began.elapsed();
     let mut times = LatencyHistogram::new()?;
     for one in &all {

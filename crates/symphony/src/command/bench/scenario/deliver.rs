@@ -1,5 +1,7 @@
 //! Relayers drain a backlog to a real destination, which must have received every row of it.
 
+use std::sync::Arc;
+
 use super::super::destination::Destination;
 use super::super::histogram::LatencyHistogram;
 use super::super::result::rounded;
@@ -8,7 +10,7 @@ use super::{BenchDatabase, Failure, Measurement, Plan, Recording, RelayerProcess
 pub(super) async fn run(
     database: &BenchDatabase,
     plan: &Plan,
-    workload: &Workload,
+    workload: &Arc<Workload>,
     destination: &Destination,
 ) -> Result<Measurement, Failure> {
     drain::fill(database, plan, workload).await?;
@@ -17,7 +19,7 @@ pub(super) async fn run(
     let cpu_before = destination.cpu_seconds();
     let settings = destination.relayer_settings(plan, workload.name());
     let relayers = RelayerProcesses::start_with_settings(database, plan, Recording::Latencies, &settings)?;
-    let (work, usage) = drain::drain(plan, relayers, watch).await?;
+    let (work, usage) = drain::drain(plan, relayers, watch, None).await?;
     let cpu_seconds = destination.cpu_seconds().zip(cpu_before).map(|(after, before)| rounded(after - before));
     let (sent, received) = (workload.enqueued(), destination.received().await?.saturating_sub(received_before));
     if received != sent {

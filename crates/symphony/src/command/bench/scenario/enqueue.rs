@@ -1,12 +1,14 @@
 //! Single enqueues, each in its own transaction, while relayers listen.
 
+use std::sync::Arc;
+
 use super::producers::Producers;
 use super::{BenchDatabase, Failure, Measurement, Plan, Recording, RelayerProcesses, Workload};
 
 pub(super) async fn run(
     database: &BenchDatabase,
     plan: &Plan,
-    workload: &Workload,
+    workload: &Arc<Workload>,
 ) -> Result<Measurement, Failure> {
     let relayers = RelayerProcesses::start(database, plan, Recording::Nothing)?;
     relayers.wait_listening().await?;

@@ -1,5 +1,6 @@
 //! Enqueues and relayers at once: throughput of both, the backlog, and claim latency over time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, interval_at};
@@ -16,7 +17,7 @@ const INTERVALS: u32 = 10;
 pub(super) async fn run(
     database: &BenchDatabase,
     plan: &Plan,
-    workload: &Workload,
+    workload: &Arc<Workload>,
 ) -> Result<Measurement, Failure> {
     let relayers = RelayerProcesses::start(database, plan, Recording::Claims)?;
     relayers.wait_listening().await?;

@@ -1,19 +1,23 @@
 //! Concurrent producer sessions, each of which enqueues until the time or the count is over.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use futures_util::future::try_join_all;
 use tokio::time::MissedTickBehavior;
 
 use super::super::histogram::LatencyHistogram;
 use super::super::plan::Plan;
 use super::super::server::BenchDatabase;
 use super::super::workload::{ProducerSession, Workload};
+use super::producer_threads::ProducerThreads;
 use crate::failure::Failure;
 
-/// Sessions that are ready to enqueue.
-pub(super) struct Producers(Vec<ProducerSession>);
+/// Sessions that are ready to enqueue, and their threads.
+pub(super) struct Producers {
+    sessions: Vec<ProducerSession>,
+    threads: ProducerThreads,
+}
 
 /// What they did.
 pub(super) struct Sent {
@@ -25,28 +29,36 @@ pub(super) struct Sent {
 
 impl Producers {
     /// Opens the planned sessions. Each enqueues once: the first call of a session loads the functions.
-    pub(super) async fn open(database: &BenchDatabase, plan: &Plan, workload: &Workload) -> Result<Self, Failure> {
-        let open = async || {
-            let session = workload.session(database.target().connect().await?).await?;
-            workload.enqueue(&session).await?;
-            Ok::<_, Failure>(session)
+    pub(super) async fn open(
+        database: &BenchDatabase,
+        plan: &Plan,
+        workload: &Arc<Workload>,
+    ) -> Result<Self, Failure> {
+        let threads = ProducerThreads::start(plan.clients)?;
+        let open = |_| {
+            let (target, workload) = (Arc::clone(database.target()), Arc::clone(workload));
+            async move {
+                let session = workload.session(target.connect().await?).await?;
+                workload.enqueue(&session).await?;
+                Ok(session)
+            }
         };
-        let mut producers = Vec::new();
-        for _ in 0..plan.clients {
-            producers.push(open().await?);
-        }
-        Ok(Self(producers))
+        let sessions = threads.run((0..plan.clients).map(open)).await?;
+        Ok(Self { sessions, threads })
     }
 
     /// Runs all sessions to the end, and closes them.
-    pub(super) async fn send(self, plan: &Plan, workload: &Workload) -> Result<Sent, Failure> {
+    pub(super) async fn send(self, plan: &Plan, workload: &Arc<Workload>) -> Result<Sent, Failure> {
         let began = Instant::now();
         let end = plan.count.is_none().then(|| began + plan.length);
-        let left = AtomicU64::new(plan.count.unwrap_or(u64::MAX));
-        let clients = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
+        let left = Arc::new(AtomicU64::new(plan.count.unwrap_or(u64::MAX)));
+        let clients = u32::try_from(self.sessions.len()).unwrap_or(u32::MAX);
         let pace = plan.rate.map(|rate| Duration::from_secs(1) * clients / rate.max(1));
-        let work = self.0.iter().map(|session| one(session, workload, end, &left, pace));
-        let all = try_join_all(work).await?;
+        let work = self.sessions.into_iter().map(|session| {
+            let (workload, left) = (Arc::clone(workload), Arc::clone(&left));
+            async move { one(&session, &workload, end, &left, pace).await }
+        });
+        let all = self.threads.run(work).await?;
         let length = began.elapsed();
         let mut times = LatencyHistogram::new()?;
         for one in &all {
