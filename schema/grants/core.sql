@@ -16,10 +16,30 @@ grant execute on function
 to symphony_executor;
 
 grant execute on function
+  symphony.longest_lock_wait
+to symphony_executor, symphony_operator, symphony_readonly, symphony_auditor;
+
+grant execute on function
   symphony.connected_relayers
+to symphony_operator, symphony_readonly, symphony_auditor;
+
+grant execute on function
+  symphony.open_epoch,
+  symphony.set_retention
+to symphony_operator;
+
+-- PostgreSQL calls the functions of a view as the role that reads it.
+grant execute on function
+  symphony.retention_cutoff
+to symphony_operator, symphony_readonly, symphony_auditor;
+
+grant select on
+  symphony.retention,
+  symphony.retention_removals_log
 to symphony_operator, symphony_readonly, symphony_auditor;
 
 grant select on
   symphony.applied_migrations,
+  symphony.epochs,
   symphony.schema_status
 to symphony_executor, symphony_operator, symphony_readonly, symphony_auditor;

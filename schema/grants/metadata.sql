@@ -8,6 +8,7 @@ to symphony_ingest;
 
 grant execute on function
   symphony.claim_metadata_batch,
+  symphony.claim_newest_metadata,
   symphony.complete_metadata_batch,
   symphony.mark_metadata_dlq,
   symphony.mark_metadata_failed,
@@ -19,6 +20,10 @@ to symphony_executor;
 grant execute on function
   symphony.mark_metadata_dlq
 to symphony_operator;
+
+grant execute on function
+  symphony.remove_ended_metadata
+to symphony_executor, symphony_operator;
 
 grant execute on function
   symphony.find_metadata_by_entity

@@ -11,22 +11,31 @@ to symphony_ingest;
 
 grant execute on function
   symphony.advise_on_unknown_outcome,
+  symphony.check_worker_history,
   symphony.claim_outbox_batch,
   symphony.complete_outbox_attempt,
   symphony.complete_outbox_batch,
   symphony.extend_payment_ledger,
+  symphony.list_partitions_to_archive,
   symphony.next_outbox_due,
   symphony.outbox_trace_contexts,
   symphony.payment_ledger_partitions,
   symphony.quarantined_outboxes_total,
+  symphony.remove_expired_keys,
   symphony.renew_outbox_leases,
   symphony.release_outbox_leases,
   symphony.repair_expired_leases
 to symphony_executor;
 
 grant execute on function
+  symphony.declare_same_endpoint,
+  symphony.revoke_same_endpoint,
+  symphony.erase_payment_payload,
   symphony.extend_payment_ledger,
+  symphony.make_payments_due,
+  symphony.recover_epoch,
   symphony.redrive_payment_outbox,
+  symphony.remove_expired_keys,
   symphony.repair_payment_rail,
   symphony.resolve_payment_outbox,
   symphony.register_payment_rail,
@@ -39,6 +48,9 @@ to symphony_operator;
 grant execute on function
   symphony.audit_export_end,
   symphony.count_payment_dead_letters,
+  symphony.find_archived_outboxes,
+  symphony.list_archive_blockers,
+  symphony.list_partitions_to_archive,
   symphony.list_payment_dead_letters,
   symphony.payment_backlog,
   symphony.payment_leases,
@@ -50,6 +62,7 @@ grant execute on function
 to symphony_operator, symphony_readonly, symphony_auditor;
 
 grant select on
+  symphony.archived_ledger_partitions,
   symphony.supervisor_outbox_status,
   symphony.outbox_operational_status,
   symphony.payment_outbox_dlq,
@@ -58,6 +71,7 @@ grant select on
   symphony.payment_outbox_operations_log,
   symphony.payment_outboxes,
   symphony.payment_participants,
+  symphony.payment_same_endpoints,
   symphony.quarantined_outboxes,
   symphony.unknown_outcome_codes
 to symphony_operator, symphony_readonly, symphony_auditor;
@@ -75,7 +89,7 @@ to symphony_executor;
 -- By column. Only the worker may know its lease token, because it completes the payment. Only auditors may read payloads; a worker gets those of the rows it claims.
 grant select
   (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_count, next_attempt_at, created_at,
-   claimed_by, claimed_at, lease_expires_at, redrive_of, traceparent, parked)
+   claimed_by, claimed_at, lease_expires_at, redrive_of, traceparent, parked, epoch, claimed_epoch, claimed_endpoint)
 on symphony.payment_outbox_pending
 to symphony_readonly, symphony_auditor;
 
@@ -85,11 +99,15 @@ to symphony_auditor;
 
 grant select
   (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_no, state, claimed_at,
-   completed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at, database_user)
+   completed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at, database_user, epoch, endpoint)
 on symphony.payment_outbox_attempts
 to symphony_readonly;
 
--- With payloads.
+-- With payloads, and with the question whether an erased payload was a given one.
+grant execute on function
+  symphony.erased_payload_matches
+to symphony_auditor;
+
 grant select on
   symphony.payment_outbox_attempts
 to symphony_auditor;

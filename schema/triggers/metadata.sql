@@ -24,13 +24,13 @@ alter table symphony.metadata_outbox enable always trigger metadata_ends_for_goo
 comment on trigger metadata_ends_for_good on symphony.metadata_outbox is 'PUBLISHED and DLQ are terminal: such an entry never changes.';
 
 create or replace trigger metadata_keeps_what_was_created
-  before update of id, entity_type, entity_id, metadata, created_at
+  before update of id, entity_type, entity_id, metadata, created_at, epoch
   on symphony.metadata_outbox
   for each row
   when (
-    (old.id, old.entity_type, old.entity_id, old.metadata::text, old.created_at)
+    (old.id, old.entity_type, old.entity_id, old.metadata::text, old.created_at, old.epoch)
     is distinct from
-    (new.id, new.entity_type, new.entity_id, new.metadata::text, new.created_at))
+    (new.id, new.entity_type, new.entity_id, new.metadata::text, new.created_at, new.epoch))
   execute function symphony.refuse_change('what was created cannot change');
 alter table symphony.metadata_outbox enable always trigger metadata_keeps_what_was_created;
 comment on trigger metadata_keeps_what_was_created on symphony.metadata_outbox is 'Id, entity, metadata and version never change.';

@@ -8,19 +8,26 @@
 -- The ids that the functions give, for rows that are written without them. Set here, because the function comes after the tables.
 alter table symphony.payment_outbox_pending alter column outbox_id set default symphony.uuidv7();
 alter table symphony.payment_outbox_attempts alter column attempt_id set default symphony.uuidv7();
+-- The same for the epoch.
+alter table symphony.payment_outbox_pending alter column epoch set default symphony.current_epoch();
+alter table symphony.payment_outbox_attempts alter column epoch set default symphony.current_epoch();
 
+-- Every column but the payload: that one an erasure replaces, which only a trigger per row can tell.
 create or replace trigger ledger_is_append_only
-  before update or delete or truncate on symphony.payment_outbox_attempts
+  before delete or truncate or update of
+    attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_no, state, claimed_at, completed_at,
+    rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at, database_user, epoch, endpoint
+  on symphony.payment_outbox_attempts
   for each statement execute function symphony.refuse_change('the ledger is append-only');
 alter table symphony.payment_outbox_attempts enable always trigger ledger_is_append_only;
-comment on trigger ledger_is_append_only on symphony.payment_outbox_attempts is 'The ledger takes INSERT and nothing else.';
+comment on trigger ledger_is_append_only on symphony.payment_outbox_attempts is 'The ledger takes INSERT, and no change but the erasure of a payload.';
 
 create or replace trigger ledger_rows_never_change
   before update or delete on symphony.payment_outbox_attempts
-  for each row execute function symphony.refuse_change('the ledger is append-only');
+  for each row execute function symphony.check_payload_erasure('the ledger is append-only');
 alter table symphony.payment_outbox_attempts enable always trigger ledger_rows_never_change;
 comment on trigger ledger_rows_never_change on symphony.payment_outbox_attempts is
-  'The same for each row, through a parent table or a subscription. Every partition has it too; the one above it gets from create_ledger_partition.';
+  'The same for each row, through a parent table or a subscription, but for the erasure of a payload. Every partition has it too; the one above it gets from create_ledger_partition.';
 
 create or replace trigger operations_are_append_only
   before update or delete or truncate on symphony.payment_outbox_operations
@@ -35,16 +42,32 @@ alter table symphony.payment_outbox_operations enable always trigger operations_
 comment on trigger operations_never_change on symphony.payment_outbox_operations is 'The same for each row, through a parent table or a subscription.';
 
 create or replace trigger quarantine_is_append_only
-  before update or delete or truncate on symphony.payment_outbox_quarantine
+  before delete or truncate or update of
+    quarantine_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_count, created_at, redrive_of, claimed_by,
+    claimed_at, lease_expires_at, ledger_attempt_no, ledger_state, ledger_completed_at, database_user, quarantined_at
+  on symphony.payment_outbox_quarantine
   for each statement execute function symphony.refuse_change('the quarantine is append-only');
 alter table symphony.payment_outbox_quarantine enable always trigger quarantine_is_append_only;
-comment on trigger quarantine_is_append_only on symphony.payment_outbox_quarantine is 'The quarantine takes INSERT and nothing else.';
+comment on trigger quarantine_is_append_only on symphony.payment_outbox_quarantine is 'The quarantine takes INSERT, and no change but the erasure of a payload.';
 
 create or replace trigger quarantined_rows_never_change
   before update or delete on symphony.payment_outbox_quarantine
-  for each row execute function symphony.refuse_change('the quarantine is append-only');
+  for each row execute function symphony.check_payload_erasure('the quarantine is append-only');
 alter table symphony.payment_outbox_quarantine enable always trigger quarantined_rows_never_change;
-comment on trigger quarantined_rows_never_change on symphony.payment_outbox_quarantine is 'The same for each row, through a parent table or a subscription.';
+comment on trigger quarantined_rows_never_change on symphony.payment_outbox_quarantine is
+  'The same for each row, through a parent table or a subscription, but for the erasure of a payload.';
+
+create or replace trigger erasures_are_append_only
+  before update or delete or truncate on symphony.payment_payload_erasures
+  for each statement execute function symphony.refuse_change('the record of erasures is append-only');
+alter table symphony.payment_payload_erasures enable always trigger erasures_are_append_only;
+comment on trigger erasures_are_append_only on symphony.payment_payload_erasures is 'The record of erasures takes INSERT and nothing else.';
+
+create or replace trigger erasures_never_change
+  before update or delete on symphony.payment_payload_erasures
+  for each row execute function symphony.refuse_change('the record of erasures is append-only');
+alter table symphony.payment_payload_erasures enable always trigger erasures_never_change;
+comment on trigger erasures_never_change on symphony.payment_payload_erasures is 'The same for each row, through a parent table or a subscription.';
 
 create or replace trigger rails_stay_registered
   before delete or truncate on symphony.payment_rails
@@ -103,18 +126,18 @@ comment on trigger pending_rows_go_when_they_have_ended on symphony.payment_outb
   'The same for rows that a subscription deletes. Its transition table also prevents that pending becomes the child of another table.';
 
 create or replace trigger pending_keeps_its_identity
-  before update of outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, created_at, redrive_of
+  before update of outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, created_at, redrive_of, epoch
   on symphony.payment_outbox_pending
   for each row
   when (
     (old.outbox_id, old.instruction_id, old.participant_id, old.sequence_id, old.idempotency_key, old.rail_type,
-     old.payload::text, old.created_at, old.redrive_of)
+     old.payload::text, old.created_at, old.redrive_of, old.epoch)
     is distinct from
     (new.outbox_id, new.instruction_id, new.participant_id, new.sequence_id, new.idempotency_key, new.rail_type,
-     new.payload::text, new.created_at, new.redrive_of))
+     new.payload::text, new.created_at, new.redrive_of, new.epoch))
   execute function symphony.refuse_change('what identifies an outbox cannot change');
 alter table symphony.payment_outbox_pending enable always trigger pending_keeps_its_identity;
-comment on trigger pending_keeps_its_identity on symphony.payment_outbox_pending is 'Ids, keys, sequence, rail and payload never change.';
+comment on trigger pending_keeps_its_identity on symphony.payment_outbox_pending is 'Ids, keys, sequence, rail, payload and epoch never change.';
 
 create or replace trigger pending_never_counts_down
   before update of attempt_count on symphony.payment_outbox_pending
@@ -129,21 +152,34 @@ create or replace trigger pending_notifies_idle_relayers
   for each statement execute function symphony.notify_outbox_pending();
 comment on trigger pending_notifies_idle_relayers on symphony.payment_outbox_pending is 'A new payment notifies an idle relayer.';
 
-create or replace trigger keys_are_kept
-  before delete or truncate on symphony.payment_outbox_keys
+create or replace trigger keys_are_never_truncated
+  before truncate on symphony.payment_outbox_keys
   for each statement execute function symphony.refuse_change('a key that was used stays registered');
-alter table symphony.payment_outbox_keys enable always trigger keys_are_kept;
-comment on trigger keys_are_kept on symphony.payment_outbox_keys is 'A payment whose key was deleted could be paid twice.';
+alter table symphony.payment_outbox_keys enable always trigger keys_are_never_truncated;
+comment on trigger keys_are_never_truncated on symphony.payment_outbox_keys is 'A payment whose key was deleted could be paid twice.';
 
-create or replace trigger keys_are_kept_row_by_row
+create or replace trigger keys_are_kept
   before delete on symphony.payment_outbox_keys
-  for each row execute function symphony.refuse_change('a key that was used stays registered');
-alter table symphony.payment_outbox_keys enable always trigger keys_are_kept_row_by_row;
-comment on trigger keys_are_kept_row_by_row on symphony.payment_outbox_keys is
-  'The same for each row, through a parent table or a subscription.';
+  for each row execute function symphony.check_key_removal();
+alter table symphony.payment_outbox_keys enable always trigger keys_are_kept;
+comment on trigger keys_are_kept on symphony.payment_outbox_keys is
+  'A key can be deleted only past its retention, when its outbox is neither pending nor in the ledger. For each row, through a parent table or a subscription too.';
 
-create or replace trigger keys_change_by_redrive_only
+create or replace trigger keys_change_by_redrive_or_erasure
   before update on symphony.payment_outbox_keys
-  for each row execute function symphony.check_key_redrive();
-alter table symphony.payment_outbox_keys enable always trigger keys_change_by_redrive_only;
-comment on trigger keys_change_by_redrive_only on symphony.payment_outbox_keys is 'A redrive points the key at its new outbox; no other change is allowed.';
+  for each row execute function symphony.check_key_change();
+alter table symphony.payment_outbox_keys enable always trigger keys_change_by_redrive_or_erasure;
+comment on trigger keys_change_by_redrive_or_erasure on symphony.payment_outbox_keys is
+  'A redrive points the key at its new outbox, an erasure salts its digest; no other change is allowed.';
+
+create or replace trigger archives_are_append_only
+  before update or delete or truncate on symphony.payment_ledger_archives
+  for each statement execute function symphony.refuse_change('the record of archives is append-only');
+alter table symphony.payment_ledger_archives enable always trigger archives_are_append_only;
+comment on trigger archives_are_append_only on symphony.payment_ledger_archives is 'The record of archives takes INSERT and nothing else.';
+
+create or replace trigger archives_never_change
+  before update or delete on symphony.payment_ledger_archives
+  for each row execute function symphony.refuse_change('the record of archives is append-only');
+alter table symphony.payment_ledger_archives enable always trigger archives_never_change;
+comment on trigger archives_never_change on symphony.payment_ledger_archives is 'The same for each row, through a parent table or a subscription.';

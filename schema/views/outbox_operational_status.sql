@@ -14,6 +14,7 @@ select p.outbox_id,
          when p.lease_expires_at > now() then 'LEASED'
          when p.lease_expires_at <= now() then 'LEASE_EXPIRED'
          when r.paused then 'PAUSED'
+         when r.held_since_epoch is not null then 'HELD'
          when r.ordered and exists (
            select from symphony.payment_outbox_pending e
            where e.participant_id = p.participant_id
@@ -35,7 +36,8 @@ select p.outbox_id,
        a.rail_code as last_rail_code,
        a.error_code as last_error_code,
        a.error_message as last_error_message,
-       coalesce(a.error_code in (select u.error_code from symphony.unknown_outcome_codes u), false) as outcome_unknown,
+       coalesce(a.error_code in (select u.error_code from symphony.unknown_outcome_codes u), false)
+         or (p.epoch <> r.epoch and a.epoch is distinct from r.epoch) as outcome_unknown,
        (p.lease_token is null and p.next_attempt_at <= now())::int as due_unleased_count,
        coalesce(p.lease_expires_at > now(), false)::int as leased_count,
        coalesce(p.lease_expires_at <= now(), false)::int as expired_lease_count,
@@ -47,7 +49,7 @@ select p.outbox_id,
 from symphony.payment_outbox_pending p
 join symphony.payment_rails r on r.rail_type = p.rail_type
 left join lateral (
-  select l.attempt_no, l.state, l.completed_at, l.rail_code, l.error_code, l.error_message
+  select l.attempt_no, l.state, l.completed_at, l.rail_code, l.error_code, l.error_message, l.epoch
   from symphony.payment_outbox_attempts l
   where l.outbox_id = p.outbox_id
   order by l.attempt_no desc
@@ -55,4 +57,4 @@ left join lateral (
 ) a on true;
 
 comment on view symphony.outbox_operational_status is
-  'One row per pending outbox: LEASED, LEASE_EXPIRED, PAUSED, PARKED behind an earlier row of its participant, SCHEDULED or DUE. Its counts are 0 or 1, so that they add up to supervisor_outbox_status.';
+  'One row per pending outbox: LEASED, LEASE_EXPIRED, PAUSED, HELD since a new epoch, PARKED behind an earlier row of its participant, SCHEDULED or DUE. Its counts are 0 or 1, so that they add up to supervisor_outbox_status.';

@@ -22,7 +22,8 @@ select s.outbox_id,
        s.outcome_unknown,
        s.redrive_of,
        null::uuid as redriven_as,
-       null::text as resolution
+       null::text as resolution,
+       null::timestamptz as payload_erased_at
 from symphony.outbox_operational_status s
 union all
 select a.outbox_id,
@@ -56,9 +57,12 @@ select a.outbox_id,
           and o.operation = 'RESOLVE'
         -- As in outbox_resolution: PAID wins.
         order by (o.resolution = 'PAID') desc
-        limit 1)
+        limit 1),
+       (select e.erased_at
+        from symphony.payment_payload_erasures e
+        where e.outbox_id = a.outbox_id)
 from symphony.payment_outbox_attempts a
 where a.state in ('DISPATCHED', 'FAILED');
 
 comment on view symphony.payment_outboxes is
-  'One row per outbox: its status while it is pending, then DISPATCHED or FAILED, with its latest error, redrives and resolution.';
+  'One row per outbox: its status while it is pending, then DISPATCHED or FAILED, with its latest error, redrives, resolution and erasure.';

@@ -86,6 +86,7 @@ impl KeyStore {
     /// Numbers a request.
     pub(super) fn number_request(&mut self, kind: Kind, key: String) -> NumberedRequest {
         self.ordinal += 1;
+        self.stats.received += 1;
         let seen = self.seen.entry(key.clone()).or_default();
         let count = match kind {
             Kind::Payment => &mut seen.payments,
@@ -179,6 +180,7 @@ impl KeyStore {
             Kind::Inquiry => &mut seen.inquiries,
         };
         *count = (*count).max(request.key_ordinal);
+        self.stats.received += 1;
         self.apply(entry);
     }
 

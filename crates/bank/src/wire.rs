@@ -109,6 +109,8 @@ pub(crate) struct LedgerLine {
 /// The body of GET /v1/stats: counts over the whole ledger file, restarts included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Stats {
+    /// Requests that it has received, handled or still waiting out their latency.
+    pub(crate) received: u64,
     pub(crate) payments: u64,
     pub(crate) inquiries: u64,
     /// Lines of the ledger.

@@ -11,6 +11,7 @@ mod outboxes;
 mod overview;
 mod participants;
 mod rails;
+mod same_endpoints;
 
 use axum::Json;
 use axum::extract::State;
@@ -61,6 +62,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     )];
     all.extend(overview::endpoints());
     all.extend(rails::endpoints());
+    all.extend(same_endpoints::endpoints());
     all.extend(outboxes::endpoints());
     all.extend(dead_letters::endpoints());
     all.extend(operations::endpoints());

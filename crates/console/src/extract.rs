@@ -81,8 +81,22 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
 
 /// Deserializes a field that must be a JSON object, not an array.
 pub(crate) fn json_object<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<T, D::Error> {
-    let object = serde_json::Map::deserialize(deserializer)?;
+    let mut object = serde_json::Map::deserialize(deserializer)?;
+    for value in object.values_mut() {
+        if let Some(whole) = as_whole_number(value) {
+            *value = whole.into();
+        }
+    }
     T::deserialize(serde_json::Value::Object(object)).map_err(D::Error::custom)
+}
+
+/// The whole number that was written as a fraction, such as 5.0, if a double is exact there. JSON Schema takes it for an
+/// integer, serde does not.
+fn as_whole_number(value: &serde_json::Value) -> Option<i64> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let number = value.as_number().filter(|number| number.is_f64())?.as_f64()?;
+    #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is within the exact range")]
+    (number.fract() == 0.0 && number.abs() <= EXACT).then_some(number as i64)
 }
 
 /// The caller, as the middleware that admitted the request recorded it.
@@ -154,4 +168,28 @@ pub(crate) fn optional_name(what: &str, text: Option<String>) -> Result<Option<S
         check_name(what, text)?;
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[test]
+    fn a_whole_number_may_be_written_with_a_fraction_of_zero() {
+        #[derive(Deserialize)]
+        struct Body {
+            #[serde(deserialize_with = "json_object")]
+            limits: std::collections::BTreeMap<String, Option<u32>>,
+        }
+        let body: Body = serde_json::from_str(r#"{"limits": {"a": 237.0, "b": 5, "c": null}}"#).unwrap();
+        assert_eq!(body.limits.into_values().collect::<Vec<_>>(), [Some(237), Some(5), None]);
+        for wrong in ["7.5", "1e300", "\"7\""] {
+            assert!(
+                serde_json::from_str::<Body>(&format!(r#"{{"limits": {{"a": {wrong}}}}}"#)).is_err(),
+                "{wrong}"
+            );
+        }
+    }
 }

@@ -52,7 +52,8 @@ async fn fingerprint(console: &Console) -> Option<u64> {
     if let Some(api::Payments { backlog, dead_letters, .. }) = &overview.payments {
         (backlog.total, backlog.estimate).hash(&mut hasher);
         for rail in &backlog.rails {
-            (rail.due, rail.leased, rail.expired, rail.scheduled, rail.parked, rail.paused).hash(&mut hasher);
+            (rail.due, rail.leased, rail.expired, rail.scheduled, rail.parked, rail.paused, rail.held_since_epoch)
+                .hash(&mut hasher);
         }
         (dead_letters.known, dead_letters.unknown).hash(&mut hasher);
     }

@@ -71,6 +71,7 @@ fn routes() -> Vec<Route> {
         route("/outboxes/{outbox_id}/export", audit, get(outbox::export)),
         route("/outboxes/{outbox_id}/redrive", act, post(outbox::redrive)),
         route("/outboxes/{outbox_id}/resolve", act, post(outbox::resolve)),
+        route("/outboxes/{outbox_id}/erase", act, post(outbox::erase)),
         route("/dead-letters", read, get(dead_letters::page)),
         route("/dead-letters/redrive", act, post(dead_letters::redrive)),
         route("/operations", audit, get(operations::page)),
@@ -217,6 +218,8 @@ struct PayloadPage {
     heading: &'static str,
     back_path: String,
     back_label: &'static str,
+    /// What a reader must know about it, such as its erasure.
+    notice: Option<String>,
     payload: String,
 }
 

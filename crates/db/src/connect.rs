@@ -17,7 +17,12 @@ mod hosts;
 mod session;
 mod tls;
 
-use std::{fmt, future, path::PathBuf, time::Duration};
+use std::{
+    fmt, future,
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use tokio_postgres::{
     AsyncMessage, Client, Config, Connection, Socket, config::Host, config::SslMode, error::SqlState,
@@ -240,7 +245,11 @@ impl Target {
     /// # Errors
     /// See [`Error`].
     pub async fn connect_session(&self) -> Result<Session, Error> {
-        Ok(Session::new(self.connect().await?).await)
+        let is_unreplicated = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&is_unreplicated);
+        let client =
+            self.connect_with_messages(move |message| session::note_unreplicated(&flag, &message)).await?;
+        Ok(Session::new(client, is_unreplicated).await)
     }
 
     /// Does the same as [`Target::connect`], and passes notifications and notices to `on_message`, in order.

@@ -8,25 +8,31 @@
 //! - [`schema`]: installs, upgrades and verifies the schema, which is compiled in from `schema/`
 //! - [`connect`]: addresses, TLS and sessions
 //! - [`payment`], [`event`], [`metadata`]: each lane's calls, for its worker, its operator and its readers
+//! - [`epoch`]: which history of the data a server has
 //! - [`error`]: why a call failed, by what the caller can do next
 //! - [`executor`]: the client or session that runs a worker's calls
 //! - [`listener`]: LISTEN/NOTIFY for an idle relayer
+//! - [`locks`]: which session waits for a lock on a table of ours
 //! - [`relayers`]: which relayers are connected
 //! - [`roles`]: which of Symphony's roles a login holds
+//! - [`retention`]: how long ended rows are kept, and their removal
 //! - [`clock`]: the database's time
 
 pub mod clock;
 pub mod connect;
+pub mod epoch;
 pub mod error;
 pub mod event;
 pub mod executor;
 mod ids;
 mod lane_stats;
 pub mod listener;
+pub mod locks;
 pub mod metadata;
 mod page;
 pub mod payment;
 pub mod relayers;
+pub mod retention;
 pub mod roles;
 pub mod schema;
 mod text_enum;

@@ -32,6 +32,11 @@ const TEST_LISTEN: &str = "listen symphony_listener_test";
 const TEST_NOTIFY: &str = "select pg_notify('symphony_listener_test', $1)";
 const TEST_UNLISTEN: &str = "unlisten symphony_listener_test";
 const CHECK: &str = "select 1";
+/// Both sessions are idle for as long as there is no work.
+const STAY_CONNECTED: &str = "set idle_session_timeout = 0";
+
+/// Shows that a relayer of this name listens; see `relayers::listeners_of`. Nothing waits for this lock.
+const SHOW_NAME: &str = "select pg_try_advisory_lock_shared(hashtextextended(concat_ws(' ', $1, current_setting('application_name')), 0))";
 
 /// A notification channel of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +131,11 @@ impl NotifyListener {
         let arrives = async { while tested.recv().await.is_some_and(|payload| payload != token) {} };
         timeout(DELIVERY_TIMEOUT, arrives).await.map_err(|_| Error::NotDelivered)?;
         session.batch_execute(TEST_UNLISTEN).await.map_err(Error::Refused)?;
-        // Not before: behind a pooler, the LISTEN would stay on a session that other clients use.
+        // Not before: behind a pooler, the setting and the LISTEN would stay on a session that other clients use.
+        for idle in [&session, &lock_session] {
+            idle.batch_execute(STAY_CONNECTED).await.map_err(Error::Refused)?;
+        }
+        session.execute_typed(SHOW_NAME, &[(&channel.name, Type::TEXT)]).await.map_err(Error::Refused)?;
         session.batch_execute(channel.listen).await.map_err(Error::Refused)?;
 
         let (request, requests) = watch::channel(Request::default());

@@ -3,6 +3,7 @@
 //! Each function calls one SQL function or reads one view, in one round trip and without a named statement, so it works
 //! behind a pooler in transaction mode. The database decides what is allowed, and in which order.
 
+pub mod archive;
 pub mod operator;
 mod outcome;
 mod rail;
@@ -12,5 +13,7 @@ pub mod worker;
 
 pub use outcome::{Completed, Completion, Lease, OUTCOME_UNKNOWN, Outcome, RailAnswer, Reason};
 pub use rail::{Change, Rail, RailPolicy};
-pub use states::{AttemptState, EventKind, OnUnknown, OperationKind, OutboxState, OutboxStatus, Resolution};
+pub use states::{
+    AttemptState, EventKind, OnEpochChange, OnUnknown, OperationKind, OutboxState, OutboxStatus, Resolution,
+};
 pub use symphony_client::Payload;

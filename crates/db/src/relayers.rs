@@ -2,10 +2,24 @@
 
 use serde::Serialize;
 use tokio_postgres::GenericClient;
+use tokio_postgres::types::Type;
 
 use crate::error::DatabaseError;
 
 const CONNECTED: &str = "select worker_id, sessions from symphony.connected_relayers()";
+/// Each listener holds a shared lock on its channel and its name; see `listener`.
+const LISTENERS: &str = "\
+    select coalesce(max(n.listeners), 0) \
+    from ( \
+      select count(*) as listeners \
+      from unnest(array['outbox_pending', 'm10_outbox', 'metadata_outbox']) as c (channel) \
+      join pg_locks l on (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended(concat_ws(' ', c.channel, $1), 0) \
+      where l.locktype = 'advisory' \
+        and l.objsubid = 1 \
+        and l.mode = 'ShareLock' \
+        and l.database = (select d.oid from pg_database d where d.datname = current_database()) \
+      group by c.channel \
+    ) n";
 /// The start of a relayer's `application_name`. `symphony.connected_relayers` looks for it.
 const SESSION_NAME_PREFIX: &str = "symphony run ";
 /// PostgreSQL truncates an `application_name` to this length.
@@ -46,6 +60,17 @@ pub async fn connected(client: &impl GenericClient) -> Result<Vec<ConnectedRelay
         Ok(ConnectedRelayer { worker_id: row.try_get("worker_id")?, sessions: row.try_get("sessions")? })
     };
     rows.iter().map(one).collect()
+}
+
+/// How many relayers of this worker name listen on the same channel: more than one share their name. A relayer listens
+/// once it has been idle, and its session may outlive it for a while.
+///
+/// # Errors
+///
+/// See [`DatabaseError`].
+pub async fn listeners_of(client: &impl GenericClient, worker: &str) -> Result<i64, DatabaseError> {
+    let name = session_name(worker);
+    Ok(client.query_typed_one(LISTENERS, &[(&name, Type::TEXT)]).await?.try_get(0)?)
 }
 
 #[cfg(test)]

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use symphony_db::connect::Target;
 use symphony_db::listener::{Channel, NotifyListener};
+use symphony_db::relayers::{listeners_of, session_name};
 use symphony_testkit::test_database::{Database, Server};
+use symphony_testkit::wait::until;
 use tokio::time::timeout;
 use tokio_postgres::Client;
 
@@ -161,4 +163,39 @@ async fn a_listener_whose_sessions_are_ended_reports_that_it_is_lost() {
         drop(listener);
         fixture.until_idle_relayers(0).await;
     }
+}
+
+#[tokio::test]
+async fn a_listener_stays_connected_whatever_the_idle_session_timeout() {
+    let fixture = Fixture::new().await;
+    let timeout_of_database = "do $$ begin
+        execute format('alter database %I set idle_session_timeout = %L', current_database(), '200ms');
+      end $$";
+    fixture.root.batch_execute(timeout_of_database).await.unwrap();
+    // A session that does nothing ends after that time.
+    let other = fixture.database.connect().await.unwrap();
+    let mut listener = fixture.listener().await;
+    listener.arm().await.unwrap();
+    fixture.until_idle_relayers(1).await;
+    until("the other session has ended", SOON, async || other.is_closed()).await.unwrap();
+    listener.check().await.unwrap();
+    enqueue(&fixture.root, "late").await;
+    assert!(is_notified(&mut listener).await);
+}
+
+#[tokio::test]
+async fn listeners_of_one_name_on_one_channel_are_counted() {
+    let fixture = Fixture::new().await;
+    let named = |name: &str| fixture.executor.with_session_name(&session_name(name));
+    let one = NotifyListener::connect(&named("a"), Channel::PAYMENT).await.unwrap();
+    let _other_lane = NotifyListener::connect(&named("a"), Channel::EVENT).await.unwrap();
+    let _other_name = NotifyListener::connect(&named("b"), Channel::PAYMENT).await.unwrap();
+    let executor = fixture.executor.connect().await.unwrap();
+    assert_eq!(listeners_of(&executor, "a").await.unwrap(), 1);
+    let twin = NotifyListener::connect(&named("a"), Channel::PAYMENT).await.unwrap();
+    assert_eq!(listeners_of(&executor, "a").await.unwrap(), 2);
+    drop(one);
+    until("its session has ended", SOON, async || listeners_of(&executor, "a").await.unwrap() == 1).await.unwrap();
+    drop(twin);
+    assert_eq!(listeners_of(&executor, "c").await.unwrap(), 0);
 }

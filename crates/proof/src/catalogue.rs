@@ -5,7 +5,7 @@ use super::sessions::{Sessions, count, text};
 use symphony_testkit::test_database::Database;
 
 /// The functions of the contract: each must be SECURITY DEFINER.
-const CONTRACT_FUNCTIONS: [&str; 24] = [
+const CONTRACT_FUNCTIONS: [&str; 25] = [
     "enqueue_payment_outbox",
     "enqueue_payment_outbox_batch",
     "claim_outbox_batch",
@@ -16,6 +16,7 @@ const CONTRACT_FUNCTIONS: [&str; 24] = [
     "repair_expired_leases",
     "redrive_payment_outbox",
     "resolve_payment_outbox",
+    "erase_payment_payload",
     "register_payment_rail",
     "set_payment_rail",
     "retire_payment_rail",
@@ -76,9 +77,9 @@ pub(super) async fn is_in_order(database: &Database) -> Result<Evidence, Failure
     let found = count(&owner, &found, &[&CONTRACT_FUNCTIONS.as_slice()]).await?;
     recorder.check(
         "reading the functions of schemas symphony and m10_recovery from the catalogue",
-        "the 24 functions of the contracts, and their helpers",
+        "the 25 functions of the contracts, and their helpers",
         format!("{all} functions, {found} of them in the contracts"),
-        found == 24 && all > 24,
+        found == 25 && all > 25,
     )?;
 
     let questions = [

@@ -195,13 +195,15 @@ async fn partitions_are_append_only(
 pub(super) async fn pending_keeps_its_identity(database: &Database) -> Result<Evidence, Failure> {
     const PENDING_HASH: &str = "select count(*) || ' rows, ' || md5(string_agg(p::text, '|' order by outbox_id))
                                 from symphony.payment_outbox_pending p";
-    const MAY_CHANGE: [&str; 8] = [
+    const MAY_CHANGE: [&str; 10] = [
         "attempt_count",
         "next_attempt_at",
         "claimed_by",
         "claimed_at",
         "lease_token",
         "lease_expires_at",
+        "claimed_epoch",
+        "claimed_endpoint",
         "parked",
         "traceparent",
     ];
@@ -248,11 +250,11 @@ pub(super) async fn pending_keeps_its_identity(database: &Database) -> Result<Ev
         };
         statements.push(format!("update symphony.payment_outbox_pending set {column} = {other}"));
     }
-    require(|| "counting the columns that identify a row, and one that only rises".into(), 10, statements.len())?;
+    require(|| "counting the columns that identify a row, and one that only rises".into(), 11, statements.len())?;
     let statements: Vec<&str> = statements.iter().map(String::as_str).collect();
     let tried = refused_to_every_role(database, &statements).await?;
     recorder.check(
-        "changing each of the 9 columns that identify a row, and lowering attempt_count",
+        "changing each of the 10 columns that identify a row, and lowering attempt_count",
         "P0001 for the owner and a superuser, 42501 for the others",
         format!("{tried} of {tried} were refused"),
         tried == statements.len() * EVERY_ROLE.len() * 2,

@@ -11,9 +11,12 @@
 //!   `replication`: also through a parent table or a subscription
 //! - `enqueue`, `keys`, `wakeup`, `sequences`: the transaction of a producer
 //! - `leases`, `races`, `max_attempts`, `backoff`: claims, leases and retries
-//! - `ordered_rail`, `ordered_rail_load`: FIFO rails; `unknown_outcome`: redrives; `rails`: pauses and in-flight limits
+//! - `ordered_rail`, `ordered_rail_load`: FIFO rails; `unknown_outcome`: redrives; `endpoints`: which bank
+//!   an unknown outcome belongs to; `rails`: pauses and in-flight limits
 //! - `event`: the event lane, its contract and its claims; `metadata`: the metadata lane, its status machine and its claims
 //! - `payload_limits`: the size of a payload and of a claim
+//! - `erasure`: the erasure of payloads
+//! - `epochs`, `epoch_rows`, `epoch_numbers`: another server, payments of earlier epochs, and numbers across epochs
 //! - `late_commit`: exports, and transactions that are open while they run
 //! - `grants`, `search_path_attack`, `catalogue`: privileges and definer functions
 //! - `sessions`, `clock`, `workload`, `server_state`, `seeded_rng`: sessions per role, timestamps, a random workload,
@@ -23,7 +26,12 @@ mod backoff;
 mod catalogue;
 mod clock;
 mod conservation;
+mod endpoints;
 mod enqueue;
+mod epoch_numbers;
+mod epoch_rows;
+mod epochs;
+mod erasure;
 mod event;
 mod evidence;
 mod grants;
@@ -35,6 +43,7 @@ mod max_attempts;
 mod metadata;
 mod ordered_rail;
 mod ordered_rail_load;
+mod ordered_rail_runs;
 mod parent_tables;
 mod payload_limits;
 mod races;
@@ -127,7 +136,7 @@ pub fn named(name: &str) -> Option<&'static Proof> {
     ALL.iter().find(|proof| proof.name == name)
 }
 
-static ALL: [Proof; 29] = [
+static ALL: [Proof; 34] = [
     Proof {
         number: 1,
         name: "no_role_can_change_the_ledger",
@@ -313,6 +322,40 @@ static ALL: [Proof; 29] = [
         promise: "An operation or a ledger row of a transaction that began before an export and committed after it is in exactly one \
                   export; while a transaction has written and stays open, an export waits, then refuses and names its session.",
         run: |database| Box::pin(late_commit::is_exported_once(database)),
+    },
+    Proof {
+        number: 34,
+        name: "an_erasure_replaces_the_payload_by_a_tombstone_and_changes_nothing_else",
+        promise: "An erasure replaces the payload of an ended payment in every row of the ledger and the quarantine by a tombstone, and                   is in the audit log; no role can make any other change. Replays of its key are still recognised, and a salted                   digest proves what the payload was.",
+        run: |database| Box::pin(erasure::is_the_only_change(database)),
+    },
+    Proof {
+        number: 35,
+        name: "no_claim_of_any_lane_is_granted_under_the_epoch_of_another_server",
+        promise: "The first claim on another server, of any lane, opens a new epoch before it is granted; of concurrent claims one \
+                  does. A rail with on_epoch_change HOLD then grants nothing until an operator releases it.",
+        run: |database| Box::pin(epochs::are_opened_by_claims(database)),
+    },
+    Proof {
+        number: 36,
+        name: "a_payment_of_an_earlier_epoch_has_an_unknown_outcome_until_an_attempt_of_this_one",
+        promise: "Every claim of a payment of an earlier epoch says that its outcome is unknown, until the ledger has an attempt that was \
+                  leased in this one; the memory of its key counts from the enqueue.",
+        run: |database| Box::pin(epoch_rows::are_unknown(database)),
+    },
+    Proof {
+        number: 37,
+        name: "no_number_of_an_earlier_epoch_is_given_out_again_and_later_versions_win",
+        promise: "Sequence numbers, event ids and metadata versions of a new epoch are higher than all of earlier ones, though the clock is \
+                  behind, also between a change of the server and the first claim.",
+        run: |database| Box::pin(epoch_numbers::are_never_reused(database)),
+    },
+    Proof {
+        number: 38,
+        name: "an_unknown_outcome_of_another_endpoint_is_reported_to_the_worker",
+        promise: "However a lease ends, the ledger names the endpoint of its worker. A worker at another endpoint is told that an unknown \
+                  outcome belongs to the first, through redrives and expired leases, until an operator declares both the same.",
+        run: |database| Box::pin(endpoints::keep_their_payments(database)),
     },
 ];
 

@@ -34,7 +34,7 @@ pub(super) const PARTITION: Protected =
     of("symphony.payment_outbox_attempts_from_start", LEDGER_KEY, ("error_message", "text"), "'changed'");
 
 /// The protected tables. A row of the sequence counters must stay, but its number may change.
-pub(super) const PROTECTED: [Protected; 7] = [
+pub(super) const PROTECTED: [Protected; 11] = [
     of(LEDGER, LEDGER_KEY, ("error_message", "text"), "'changed'"),
     of("symphony.payment_outbox_operations", &[("operation_id", "uuid")], ("reason", "text"), "'changed'"),
     of("symphony.payment_outbox_quarantine", &[("quarantine_id", "uuid")], ("claimed_by", "text"), "'changed'"),
@@ -42,6 +42,10 @@ pub(super) const PROTECTED: [Protected; 7] = [
     of("m10_recovery.outbox", &[("id", "bigint")], ("payload", "jsonb"), "'{\"changed\": true}'"),
     of("m10_recovery.outbox_errors", &[("error_id", "bigint")], ("error", "text"), "'changed'"),
     of("symphony.metadata_outbox", &[("id", "uuid")], ("metadata", "jsonb"), "'{\"changed\": true}'"),
+    of("symphony.payment_ledger_archives", &[("archive_id", "uuid")], ("reason", "text"), "'changed'"),
+    of("symphony.retention_policies", &[("policy_no", "bigint")], ("reason", "text"), "'changed'"),
+    of("symphony.retention_removals", &[("removal_no", "bigint")], ("kept", "text"), "'events'"),
+    of("symphony.epoch", &[("counter", "bigint")], ("reason", "text"), "'changed'"),
 ];
 
 /// At least one row in every table: one payment has ended, one is leased, one is pending.
@@ -68,6 +72,12 @@ pub(super) async fn populate(sessions: &Sessions) -> Result<(), Failure> {
     events::claim(&sessions.executor, "processor", 1).await?;
     events::complete(&sessions.executor, event, "processor", false, Some("broker unavailable")).await?;
     entries::create(&sessions.ingest, "1", 3).await?;
+    let retention = "select symphony.set_retention('events', 30, 'ana', 'a proof');
+                     insert into symphony.retention_removals (kept, removed_rows, removed_before) values ('metadata', 1, now());
+                     insert into symphony.payment_ledger_archives
+                       (archive_id, archive_name, partition_name, partition_oid, to_id, row_count, content_digest, manifest_digest, location, actor, reason)
+                     values (gen_random_uuid(), 'a', 'p', 0, '00000000-0000-7000-8000-000000000000', 0, sha256('a'), sha256('a'), '/a', 'ana', 'a proof')";
+    sessions.owner.batch_execute(retention).await?;
     Ok(())
 }
 

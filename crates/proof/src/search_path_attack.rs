@@ -14,7 +14,7 @@ use super::sessions::{
 use symphony_testkit::test_database::Database;
 
 /// Functions that ours call without a schema, with a wrong result.
-const FUNCTIONS: [(&str, &str, &str); 25] = [
+const FUNCTIONS: [(&str, &str, &str); 28] = [
     ("now()", "timestamptz", "'1999-01-01'"),
     ("clock_timestamp()", "timestamptz", "'1999-01-01'"),
     ("uuidv7()", "uuid", "'00000000-0000-0000-0000-000000000000'"),
@@ -26,7 +26,10 @@ const FUNCTIONS: [(&str, &str, &str); 25] = [
     ("current_setting(text, boolean)", "text", "'planted'"),
     ("check_argument(text, text, int)", "void", "null"),
     ("check_range(text, bigint, bigint, bigint)", "void", "null"),
-    ("bump_participant_outbox_seq(text)", "bigint", "4711"),
+    ("bump_participant_outbox_seq(text, bigint)", "bigint", "4711"),
+    ("number_floor()", "bigint", "4711"),
+    ("number_epoch()", "bigint", "4711"),
+    ("ensure_epoch(text)", "void", "null"),
     ("outbox_resolution(uuid)", "text", "'NOT_PAID'"),
     ("outbox_content_digest(text, text, text, text, jsonb)", "bytea", "'planted'"),
     ("sha256(bytea)", "bytea", "'planted'"),
@@ -226,6 +229,13 @@ async fn payments(caller: &Client, superuser: &Client, recorder: &mut Recorder) 
     for lease in claim(caller, 10, "worker").await? {
         complete(caller, &lease, Outcome::DISPATCHED).await?;
     }
+    let erase = "select symphony.erase_payment_payload($1::text::uuid, 'operator', 'a proof')";
+    caller.execute(erase, &[&first.outbox_id]).await?;
+    let erased = "select count(*) from symphony.payment_outbox_attempts a
+                  where a.payload ? 'digest' and symphony.erased_payload_matches(a.outbox_id, $1::text::jsonb)";
+    let original = Payment::new("Saved 1", "Susan", "bank").payload;
+    let erased = count(superuser, erased, &[&original]).await?;
+    recorder.check_equal("erasing the first payment in that session", "tombstones of its payload", 1, erased)?;
     let ledger = "select string_agg(format('%s %s %s', participant_id, sequence_id, state), ', ' order by participant_id, sequence_id, attempt_no)
                   from symphony.payment_outbox_attempts
                   where created_at > now() - interval '1 hour' and attempt_id::text > '01'";

@@ -155,7 +155,11 @@ pub(super) async fn claim(executor: &Client, batch: i32, worker: &str) -> Result
     let call = "select outbox_id::text, lease_token::text, participant_id, sequence_id, rail_type, idempotency_key, outcome_unknown
                 from symphony.claim_outbox_batch($1, $2, 600)";
     let rows = executor.query(call, &[&batch, &worker]).await?;
-    let read = |row: &Row| Lease {
+    Ok(rows.iter().map(|row| lease(row, worker)).collect())
+}
+
+fn lease(row: &Row, worker: &str) -> Lease {
+    Lease {
         outbox_id: row.get(0),
         token: row.get(1),
         worker: worker.to_owned(),
@@ -164,8 +168,21 @@ pub(super) async fn claim(executor: &Client, batch: i32, worker: &str) -> Result
         rail: row.get(4),
         key: row.get(5),
         outcome_unknown: row.get(6),
-    };
-    Ok(rows.iter().map(read).collect())
+    }
+}
+
+/// Claims on one ordered rail, with up to `followers` rows behind heads.
+pub(super) async fn claim_with_followers(
+    executor: &Client,
+    batch: i32,
+    worker: &str,
+    rail: &str,
+    followers: i32,
+) -> Result<Vec<Lease>, Error> {
+    let call = "select outbox_id::text, lease_token::text, participant_id, sequence_id, rail_type, idempotency_key, outcome_unknown
+                from symphony.claim_outbox_batch($1, $2, 600, jsonb_build_object($3::text, 1000), jsonb_build_object($3::text, $4::int))";
+    let rows = executor.query(call, &[&batch, &worker, &rail, &followers]).await?;
+    Ok(rows.iter().map(|row| lease(row, worker)).collect())
 }
 
 pub(super) async fn complete(executor: &Client, lease: &Lease, outcome: Outcome<'_>) -> Result<Recorded, Error> {

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot ask the database has failed")]
 
 use symphony_testkit::{
-    bulk_rows,
+    bulk_rows, explain,
     test_database::{Database, Server},
 };
 use tokio_postgres::Client;
@@ -54,9 +54,7 @@ async fn costs(payments: i32, others: i32) -> Vec<(i64, i64)> {
         // The first call compiles the functions of the session.
         client.query(read, &[]).await.unwrap();
         client.batch_execute("begin; update symphony.payment_repair_cursor set next_page = 0").await.unwrap();
-        let explain =
-            format!("explain (analyze, buffers, timing off, costs off, summary off, format json) {read}");
-        let plan: serde_json::Value = client.query_one(&explain, &[]).await.unwrap().get(0);
+        let cost = explain::cheapest_of_three(&client, read).await.unwrap();
         let scans = client
             .query_one(
                 "select sum(seq_scan)::bigint from pg_stat_xact_user_tables
@@ -66,8 +64,7 @@ async fn costs(payments: i32, others: i32) -> Vec<(i64, i64)> {
             .await
             .unwrap();
         client.batch_execute("rollback").await.unwrap();
-        let pages = ["Shared Hit Blocks", "Shared Read Blocks"].iter();
-        costs.push((pages.map(|key| plan[0]["Plan"][key].as_i64().unwrap()).sum(), scans.get(0)));
+        costs.push((cost.pages, scans.get(0)));
     }
     costs
 }

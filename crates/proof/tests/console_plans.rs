@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot ask the database has failed")]
 
 use symphony_db::event;
-use symphony_testkit::{bulk_rows, test_database::Server};
+use symphony_testkit::{bulk_rows, explain, test_database::Server};
 use tokio_postgres::Client;
 
 /// Every query of a page or an endpoint, with an id that exists and one that does not.
@@ -75,9 +75,7 @@ async fn cost(client: &Client, question: &str) -> (i64, i64) {
     // The first call compiles the functions of the session.
     client.query(question, &[]).await.unwrap();
     client.batch_execute("begin").await.unwrap();
-    let explain =
-        format!("explain (analyze, buffers, timing off, costs off, summary off, format json) {question}");
-    let plan: serde_json::Value = client.query_one(&explain, &[]).await.unwrap().get(0);
+    let cost = explain::cheapest_of_three(client, question).await.unwrap();
     let scans = client
         .query_one(
             "select sum(seq_scan)::bigint from pg_stat_xact_user_tables
@@ -87,8 +85,7 @@ async fn cost(client: &Client, question: &str) -> (i64, i64) {
         .await
         .unwrap();
     client.batch_execute("rollback").await.unwrap();
-    let pages = ["Shared Hit Blocks", "Shared Read Blocks"].iter();
-    (pages.map(|key| plan[0]["Plan"][key].as_i64().unwrap()).sum(), scans.get(0))
+    (cost.pages, scans.get(0))
 }
 
 #[tokio::test]

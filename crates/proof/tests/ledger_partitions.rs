@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot ask the database has failed")]
 
 use symphony_testkit::{
-    bulk_rows, ledger_partitions,
+    bulk_rows, explain, ledger_partitions,
     test_database::{Database, Server},
 };
 use tokio_postgres::Client;
@@ -46,13 +46,13 @@ async fn pages_of_a_completion(weeks: i32) -> i64 {
         .batch_execute("create temp table leased as select * from symphony.claim_outbox_batch(100, 'worker', 60)")
         .await
         .unwrap();
-    let explain = "explain (analyze, buffers, timing off, costs off, summary off, format json)
-                   select c.* from (select array_agg(outbox_id) as ids, array_agg(lease_token) as tokens,
+    let complete = "select c.* from (select array_agg(outbox_id) as ids, array_agg(lease_token) as tokens,
                                            array_agg('DISPATCHED'::symphony.outbox_attempt_state) as states from leased) l,
                                    symphony.complete_outbox_batch(l.ids, l.tokens, 'worker', l.states) c";
-    let plan: serde_json::Value = client.query_one(explain, &[]).await.unwrap().get(0);
-    let plan = &plan[0]["Plan"];
-    ["Shared Hit Blocks", "Shared Read Blocks"].iter().map(|key| plan[key].as_i64().unwrap()).sum()
+    client.batch_execute("begin").await.unwrap();
+    let cost = explain::cheapest_of_three(&client, complete).await.unwrap();
+    client.batch_execute("rollback").await.unwrap();
+    cost.pages
 }
 
 #[tokio::test]

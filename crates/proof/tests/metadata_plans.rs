@@ -3,7 +3,10 @@
 //! Pages are counted rather than milliseconds, because their number is the same on every machine.
 #![expect(clippy::unwrap_used, reason = "a test that cannot ask the database has failed")]
 
-use symphony_testkit::test_database::{Database, Server};
+use symphony_testkit::{
+    explain,
+    test_database::{Database, Server},
+};
 use tokio_postgres::Client;
 
 /// A claim of 100, each ended like this.
@@ -83,17 +86,14 @@ async fn cost(database: &Database, statement: &str) -> (i64, i64) {
 
 async fn cost_on(client: &Client, statement: &str) -> (i64, i64) {
     client.batch_execute("begin").await.unwrap();
-    let explain =
-        format!("explain (analyze, buffers, timing off, costs off, summary off, format json) {statement}");
-    let plan: serde_json::Value = client.query_one(&explain, &[]).await.unwrap().get(0);
-    let plan = &plan[0]["Plan"];
+    let cost = explain::cheapest_of_three(client, statement).await.unwrap();
     if [CLAIM, CLAIM_AND_PUBLISH, CLAIM_AND_FAIL].contains(&statement) {
-        assert_eq!(plan["Actual Rows"].as_f64(), Some(100.0), "the claim found what is due");
+        assert_eq!(cost.rows, Some(100.0), "the claim found what is due");
     }
     let scans = "select pg_stat_get_xact_numscans('symphony.metadata_outbox'::regclass)";
     let scans: i64 = client.query_one(scans, &[]).await.unwrap().get(0);
     client.batch_execute("rollback").await.unwrap();
-    (["Shared Hit Blocks", "Shared Read Blocks"].iter().map(|key| plan[key].as_i64().unwrap()).sum(), scans)
+    (cost.pages, scans)
 }
 
 #[tokio::test]

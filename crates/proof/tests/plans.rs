@@ -6,7 +6,7 @@
 use std::{future::poll_fn, sync::Arc, sync::Mutex};
 
 use symphony_testkit::{
-    bulk_rows,
+    bulk_rows, explain,
     test_database::{Database, Server},
 };
 use tokio_postgres::{AsyncMessage, Client, NoTls};
@@ -32,7 +32,7 @@ struct Cost {
     plans: Option<String>,
 }
 
-/// Claims four times 100 due rows, and returns the cost of the last two.
+/// Claims 100 due rows three times, and returns the cost of the next claims.
 async fn claim(database: &Database) -> Cost {
     let (client, mut connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
     let received = Arc::new(Mutex::new(String::new()));
@@ -75,10 +75,8 @@ async fn claim(database: &Database) -> Cost {
     }
 
     client.batch_execute("begin").await.unwrap();
-    let explain = format!("explain (analyze, buffers, timing off, costs off, summary off, format json) {CLAIM}");
-    let plan: serde_json::Value = client.query_one(&explain, &[]).await.unwrap().get(0);
-    let plan = &plan[0]["Plan"];
-    assert_eq!(plan["Actual Rows"].as_f64(), Some(100.0), "the claim found what is due");
+    let cost = explain::cheapest_of_three(&client, CLAIM).await.unwrap();
+    assert_eq!(cost.rows, Some(100.0), "the claim found what is due");
     let scans = client
         .query_one(
             "select (select sum(seq_scan) from pg_stat_xact_user_tables
@@ -90,7 +88,7 @@ async fn claim(database: &Database) -> Cost {
         .unwrap();
     client.batch_execute("rollback").await.unwrap();
     Cost {
-        pages: ["Shared Hit Blocks", "Shared Read Blocks"].iter().map(|key| plan[key].as_i64().unwrap()).sum(),
+        pages: cost.pages,
         seq_scans: scans.get(0),
         index_scans: scans.get(1),
         plans: explained.then(|| received.lock().unwrap().clone()),
@@ -142,6 +140,42 @@ async fn a_claim_costs_the_same_with_200000_rows_behind_one_ordered_head() {
     bulk_rows::due(&client, "strict", 600).await.unwrap();
 
     claim(&database).await.assert_like(&baseline("strict").await, "behind 200,000 rows");
+}
+
+/// Claims and completes the rows of a participant on the ordered rail one by one, and returns the pages of the last claim
+/// and completion. The participant has so many rows on another rail before and after the first of them.
+async fn pages_of_a_stream(on_another_rail: i32) -> (i64, i64) {
+    let (_database, client) = database().await;
+    let insert = "insert into symphony.payment_outbox_pending
+                    (instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at)
+                  select 'i-' || i, 'busy', i, 'key', case when i = $1 + 1 or i > 2 * $1 + 1 then 'strict' else 'plain' end, '{}',
+                         now() + case when i = $1 + 1 or i > 2 * $1 + 1 then interval '-1 hour' else interval '1 hour' end
+                  from generate_series(1, 2 * $1 + 4) i";
+    client.execute(insert, &[&on_another_rail]).await.unwrap();
+    // Only heads are claimed, so the four rows of the stream take four claims.
+    let claim =
+        "create temp table leased on commit drop as select * from symphony.claim_outbox_batch(10, 'planner', 60)";
+    let complete = "select c.* from leased l,
+                           symphony.complete_outbox_batch(array[l.outbox_id], array[l.lease_token], 'planner', '{DISPATCHED}') c";
+    for _ in 0..3 {
+        client.batch_execute("begin").await.unwrap();
+        assert_eq!(client.execute(claim, &[]).await.unwrap(), 1, "one head");
+        client.batch_execute(&format!("{complete}; commit")).await.unwrap();
+    }
+    client.batch_execute("begin").await.unwrap();
+    let claimed = explain::cheapest_of_three(&client, CLAIM).await.unwrap();
+    assert_eq!(claimed.rows, Some(1.0));
+    client.batch_execute(claim).await.unwrap();
+    let completed = explain::cheapest_of_three(&client, complete).await.unwrap();
+    client.batch_execute("rollback").await.unwrap();
+    (claimed.pages, completed.pages)
+}
+
+#[tokio::test]
+async fn a_stream_costs_the_same_with_100000_rows_of_its_participant_on_another_rail() {
+    let (alone, beside) = (pages_of_a_stream(10).await, pages_of_a_stream(50_000).await);
+    assert!(beside.0 <= 2 * alone.0, "a claim reads {} pages, {} without", beside.0, alone.0);
+    assert!(beside.1 <= 2 * alone.1, "a completion reads {} pages, {} without", beside.1, alone.1);
 }
 
 #[tokio::test]
@@ -197,9 +231,11 @@ async fn a_completion_finds_its_row_by_the_key_though_its_plan_was_made_for_a_ta
     bulk_rows::scheduled(&client, "plain", 50_000).await.unwrap();
     client.batch_execute("begin").await.unwrap();
     complete().await;
-    let walked = "select pg_stat_get_xact_tuples_returned('symphony.payment_outbox_pending_pkey'::regclass)";
-    let walked: i64 = client.query_one(walked, &[]).await.unwrap().get(0);
-    assert!(walked <= 10, "{walked} entries of the key were read for one row");
+    for index in ["payment_outbox_pending_pkey", "payment_outbox_pending_claim_order"] {
+        let scanned = format!("select pg_stat_get_xact_tuples_returned('symphony.{index}'::regclass)");
+        let scanned: i64 = client.query_one(&scanned, &[]).await.unwrap().get(0);
+        assert!(scanned <= 10, "{scanned} entries of {index} were read for one row");
+    }
 }
 
 #[tokio::test]
@@ -229,11 +265,10 @@ async fn a_sequence_number_costs_the_same_however_many_were_taken_under_a_held_s
     let (database, client) = database().await;
     let bump = "select symphony.bump_participant_outbox_seq('busy')";
     let pages = async || {
-        let explain =
-            format!("explain (analyze, buffers, timing off, costs off, summary off, format json) {bump}");
-        let plan: serde_json::Value = client.query_one(&explain, &[]).await.unwrap().get(0);
-        let count = |kind: &str| plan[0]["Plan"][kind].as_i64().unwrap();
-        count("Shared Hit Blocks") + count("Shared Read Blocks")
+        client.batch_execute("begin").await.unwrap();
+        let cost = explain::cheapest_of_three(&client, bump).await.unwrap();
+        client.batch_execute("rollback").await.unwrap();
+        cost.pages
     };
     let holder = database.connect().await.unwrap();
     holder.batch_execute("begin isolation level repeatable read; select 1").await.unwrap();
@@ -246,10 +281,30 @@ async fn a_sequence_number_costs_the_same_however_many_were_taken_under_a_held_s
                   for i in 1 .. 20000 loop perform symphony.bump_participant_outbox_seq('busy'); end loop; \
                 end $$";
     client.batch_execute(many).await.unwrap();
-    // A page is full now and then, and the unique index looks at every version before it takes another entry: so the better of two.
-    let later = pages().await.min(pages().await);
+    let later = pages().await;
     assert!(later <= 2 * fresh, "{later} pages after 20,000 numbers, {fresh} at first");
     holder.batch_execute("rollback").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_claim_of_first_attempts_costs_the_same_beside_any_number_of_retries() {
+    let (_database, client) = database().await;
+    let claim = "select * from symphony.claim_outbox_batch(1, 'planner', 60, '{\"plain\": 1}', null, null, array['plain'])";
+    let pages = async || {
+        client.batch_execute("begin").await.unwrap();
+        let cost = explain::cheapest_of_three(&client, claim).await.unwrap();
+        client.batch_execute("rollback").await.unwrap();
+        cost.pages
+    };
+    let attempted = "update symphony.payment_outbox_pending set attempt_count = 1";
+    bulk_rows::due(&client, "plain", 2000).await.unwrap();
+    client.batch_execute(attempted).await.unwrap();
+    let few = pages().await;
+    bulk_rows::due(&client, "plain", 50_000).await.unwrap();
+    client.batch_execute(attempted).await.unwrap();
+    client.batch_execute("vacuum symphony.payment_outbox_pending").await.unwrap();
+    let many = pages().await;
+    assert!(many <= 2 * few, "{many} pages beside 52,000 retries, {few} beside 2,000");
 }
 
 #[tokio::test]

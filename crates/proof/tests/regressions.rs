@@ -225,6 +225,15 @@ async fn nonsense_in_the_sessions_settings_does_not_stop_a_claim() {
 }
 
 #[tokio::test]
+async fn nonsense_in_the_sessions_settings_does_not_stop_a_claim_of_events_in_order() {
+    let (_database, client) = database("{}").await;
+    client.execute("select m10_recovery.publish_outbox('order', 'o-1', 'Changed', '{}')", &[]).await.unwrap();
+    client.batch_execute("set symphony.checked_parked_events = 'nonsense'").await.unwrap();
+    let claimed = client.query("select from symphony.claim_events_in_order('worker', 10, 0)", &[]).await.unwrap();
+    assert_eq!(claimed.len(), 1);
+}
+
+#[tokio::test]
 async fn a_lease_survives_a_crash_whatever_the_session_was_set_to() {
     let (_database, client) = database("{}").await;
     enqueue(&client, "p", "one").await;
@@ -324,4 +333,49 @@ async fn a_completion_that_waits_for_a_renewal_is_recorded() {
     let left = "select (select count(*) from symphony.payment_outbox_pending), (select count(*) from symphony.payment_outbox_attempts)";
     let left = client.query_one(left, &[]).await.unwrap();
     assert_eq!((left.get::<_, i64>(0), left.get::<_, i64>(1)), (0, 1));
+}
+
+#[tokio::test]
+async fn a_mixed_completion_and_a_renewal_of_the_same_leases_do_not_deadlock() {
+    let (database, client) = database("{}").await;
+    enqueue(&client, "p", "first").await;
+    enqueue(&client, "p", "second").await;
+    assert_eq!(claim(&client, 2).await, ["first", "second"]);
+    // A renewal locks rows one after the other. It has the first; the completion needs both.
+    let renewing = database.connect().await.unwrap();
+    renewing.batch_execute("begin").await.unwrap();
+    let renew = "select lease_expires_at is not null
+                 from symphony.renew_outbox_leases(
+                   array(select outbox_id from symphony.payment_outbox_pending where instruction_id = $1),
+                   array(select lease_token from symphony.payment_outbox_pending where instruction_id = $1), 'worker', 600)";
+    assert!(renewing.query_one(renew, &[&"first"]).await.unwrap().get::<_, bool>(0));
+
+    let ending = database.connect().await.unwrap();
+    let ended = tokio::spawn(async move {
+        let complete = "select count(*) filter (where c.refusal is null)
+                        from (select array_agg(outbox_id order by outbox_id) as ids, array_agg(lease_token order by outbox_id) as tokens
+                              from symphony.payment_outbox_pending) p
+                        cross join lateral symphony.complete_outbox_batch(p.ids, p.tokens, 'worker', '{RETRYABLE,DISPATCHED}') c";
+        ending.query_one(complete, &[]).await.map(|row| row.get::<_, i64>(0))
+    });
+    let waits = "select exists (select from pg_stat_activity
+                                where datname = current_database() and wait_event_type = 'Lock')";
+    while !client.query_one(waits, &[]).await.unwrap().get::<_, bool>(0) {
+        tokio::task::yield_now().await;
+    }
+    assert!(renewing.query_one(renew, &[&"second"]).await.unwrap().get::<_, bool>(0));
+    renewing.batch_execute("commit").await.unwrap();
+    assert_eq!(ended.await.unwrap().unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_claim_returns_rows_in_claim_order_also_where_that_is_not_the_order_of_their_ids() {
+    let (_database, client) = database("{}").await;
+    for instruction in ["first", "second", "third"] {
+        enqueue(&client, "p", instruction).await;
+    }
+    let later = "update symphony.payment_outbox_pending
+                 set next_attempt_at = now() - case instruction_id when 'third' then interval '3 s' when 'second' then interval '2 s' else '1 s' end";
+    client.execute(later, &[]).await.unwrap();
+    assert_eq!(claim(&client, 3).await, ["third", "second", "first"]);
 }

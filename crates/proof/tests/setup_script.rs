@@ -128,7 +128,7 @@ fn every_download_of_setup_is_pinned_by_hash_and_runs_no_install_script() {
 #[test]
 fn every_pin_has_a_version_and_a_hash() {
     let pins = root().join("scripts/pins");
-    for name in ["docs.txt", "nats.txt", "postgres.txt", "schemathesis.txt"] {
+    for name in ["docs.txt", "duckdb.txt", "nats.txt", "postgres.txt", "schemathesis.txt"] {
         let text = fs::read_to_string(pins.join(name)).unwrap().replace("\\\n", " ");
         let requirements: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert!(!requirements.is_empty(), "{name}");

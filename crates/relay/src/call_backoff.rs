@@ -7,6 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use crate::lane::LaneError;
+use crate::simulation;
 
 /// The backoff of one kind of database call.
 #[derive(Clone, Debug)]
@@ -62,7 +63,8 @@ pub(crate) fn with_jitter(wait: Duration) -> Duration {
 /// A random duration below this one.
 pub(crate) fn random_below(whole: Duration) -> Duration {
     // The hasher's random keys are good enough for jitter.
-    let fraction = u32::try_from(RandomState::new().hash_one(0_u8) % 1024).unwrap_or(0);
+    let random = || u32::try_from(RandomState::new().hash_one(0_u8) % 1024).unwrap_or(0);
+    let fraction = simulation::jitter().unwrap_or_else(random);
     whole * fraction / 1024
 }
 

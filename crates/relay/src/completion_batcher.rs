@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::call_backoff::CallBackoff;
 use crate::lane::Completion;
+use crate::simulation::{PlantedBug, is_planted};
 use crate::trace::TraceId;
 
 /// The maximum number of rows per call.
@@ -78,6 +79,9 @@ impl<L, O> CompletionBatcher<L, O> {
     /// Removes the outcomes whose lease has expired: the database would refuse them.
     pub(crate) fn take_expired(&mut self, now: Instant) -> Vec<PendingCompletion<L, O>> {
         let mut expired = Vec::new();
+        if is_planted(PlantedBug::CompletionAfterExpiry) {
+            return expired;
+        }
         for queue in [&mut self.queued, &mut self.singles] {
             if queue.iter().any(|pending| pending.until <= now) {
                 let (over, live): (VecDeque<_>, VecDeque<_>) =

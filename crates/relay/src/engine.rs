@@ -19,13 +19,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::lane::Lane;
 use crate::listener::{Listener, ListenerHandle, ListenerUpdate};
 use crate::metrics::{Meter, NoopMeter};
 use crate::settings::{OutOfRange, Settings};
-use crate::stop::{StopMode, StopSignal};
+use crate::stop::StopSignal;
 use crate::trace::Tracer;
 
 use state::EngineState;
@@ -125,7 +125,9 @@ impl<L: Lane> Engine<L> {
             }
             // Everything due was done just now. A deadline that claims otherwise must not make this loop spin.
             let until = state.next_deadline().unwrap_or(now + MAX_SLEEP).max(now + MIN_SLEEP);
+            // In a fixed order, so that a run can be repeated. None starves: `take_ready` takes whatever else is ready.
             tokio::select! {
+                biased;
                 mode = stop.changed() => state.on_stop(mode, Instant::now()),
                 ended = state.dispatches.ended() => state.on_dispatch_ended(ended, Instant::now()),
                 result = state.calls.returned() => state.on_call_returned(result, Instant::now()),
@@ -134,11 +136,11 @@ impl<L: Lane> Engine<L> {
             }
             state.take_ready(Instant::now());
         }
-        let immediate = stop.mode() == StopMode::Immediate;
         let summary = state.summary();
         drop(state);
         if let Some(listener) = listener {
-            listener.close(if immediate { Duration::ZERO } else { DISARM_TIMEOUT }).await;
+            let no_longer = timeout(DISARM_TIMEOUT, stop.until_immediate());
+            listener.close(async { drop(no_longer.await) }).await;
         }
         summary
     }

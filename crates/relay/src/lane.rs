@@ -43,7 +43,14 @@ pub trait Lane: Send + Sync + 'static {
     /// The route of a job: its rail, sink or store. It is the key of slots, circuit breakers and metrics.
     fn route<'a>(&self, job: &'a Self::Job) -> &'a str;
 
-    /// The attempt number and the producer's trace of a job, for traces.
+    /// How many routes it serves. Where there are several, slow ones do not get all slots. A lane says so only if its
+    /// claims respect [`ClaimCapacity::for_route`] for each route.
+    fn route_count(&self) -> usize {
+        1
+    }
+
+    /// The attempt number and the producer's trace of a job, for circuit breakers and traces. A job without a number
+    /// counts as a first attempt.
     fn origin(&self, _job: &Self::Job) -> Origin {
         Origin::default()
     }
@@ -51,9 +58,15 @@ pub trait Lane: Send + Sync + 'static {
     /// The status of a dispatch's span. It is exported, so it must not contain personal data.
     fn span_status(&self, outcome: &Self::Outcome) -> SpanStatus;
 
-    /// Claims due rows: at most [`ClaimCapacity::total`], and of a route at most [`ClaimCapacity::for_route`]. The
-    /// engine releases rows beyond that without a dispatch.
+    /// Claims due rows: at most [`ClaimCapacity::total`], and of a route at most [`ClaimCapacity::for_route`]; one
+    /// more where [`ClaimCapacity::takes_first_attempt`] allows it. The engine releases rows beyond that without a dispatch.
     fn claim(&self, capacity: &ClaimCapacity) -> impl Future<Output = Result<Claim<Self::Job>, LaneError>> + Send;
+
+    /// Waits until this job may be dispatched, as a lane with an order requires. With `false` it is not dispatched, and the
+    /// engine releases its lease. Dropped when the lease is lost.
+    fn wait_for_turn(&self, _job: &mut Self::Job) -> impl Future<Output = bool> + Send {
+        std::future::ready(true)
+    }
 
     /// Dispatches one job, once. Dropped at any await when the lease is lost. Before an irreversible request is sent,
     /// check that `lease` has time left.
@@ -64,7 +77,7 @@ pub trait Lane: Send + Sync + 'static {
     ) -> impl Future<Output = DispatchResult<Self::Outcome>> + Send;
 
     /// The outcome to record for a dispatch that panicked or was cancelled while its lease may still be live. With
-    /// `None` the lease expires.
+    /// `None` the lease expires. A dispatch that was cancelled while it waited for its turn is released instead.
     fn abandoned(&self, lease: &Self::Lease) -> Option<Self::Outcome>;
 
     /// Records outcomes; one result per row, in order. Called again with the same rows after
@@ -124,7 +137,7 @@ pub struct DispatchResult<O> {
 pub enum RouteSignal {
     /// The route answered, whether it accepted or refused.
     Healthy,
-    /// The route is failing: no connection, a timeout, a server error.
+    /// The route is failing, or cannot process this row: no connection, a timeout, a server error.
     Failing,
     /// The dispatch says nothing about the route, for instance because nothing was sent.
     Neutral,

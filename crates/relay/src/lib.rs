@@ -13,14 +13,18 @@
 //! | where a claim is triggered: notification, due row, poll | [`wake`] |
 //! | LISTEN/NOTIFY | [`listener`] keeps it connected; `symphony_db::listener` issues LISTEN |
 //! | how many rows a claim may lease | [`claim_capacity`], `slots` (dispatches of this process) |
+//! | how slow routes leave slots to others | `slots` |
 //! | where a lease is renewed, and a dispatch cancelled | `renewal`, and [`lease`] for the time left |
 //! | where results are batched and recorded | `completion_batcher` |
-//! | where a circuit breaker opens | [`breaker`] |
+//! | where a circuit breaker opens, and which rows probe | [`breaker`] |
 //! | where an unknown outcome leads to an inquiry | `payment/unknown_outcome.rs` |
 //! | which outcome a rail's answer becomes | `payment/answer_mapping.rs` |
 //! | the lanes, which call the SQL functions | [`payment`], [`event`], [`metadata`] |
 //! | FIFO order of one aggregate or entity | `key_order`, and [`event::order`] |
-//! | FIFO order of payments on an ordered rail | SQL: `claim_outbox_batch` |
+//! | FIFO order of payments on an ordered rail | SQL: `claim_outbox_batch`; of a run: `payment/run.rs` |
+//! | where rows past their retention are removed | `retention` |
+//! | where a new epoch is logged | `epoch` |
+//! | where lost commits are noticed, and an old primary refused | `payment/history.rs` |
 //! | the backoff of failed database calls | `call_backoff` |
 //! | the backoff of a payment between attempts | SQL: `record_attempts` |
 //! | database sessions | [`session_pool`] |
@@ -28,6 +32,7 @@
 //! | settings and their ranges | [`settings`] |
 //! | metrics and traces | [`metrics`], [`trace`] |
 //! | fault injection for crash tests | [`fail_point`] |
+//! | planted bugs and repeatable jitter for the simulation in `tests/engine/swarm.rs` | [`simulation`] |
 //!
 //! `breaker`, `claim_capacity`, `completion_batcher`, `renewal`, `slots` and `wake` make one decision each, without
 //! calls and clocks.
@@ -37,6 +42,7 @@ mod call_backoff;
 pub mod claim_capacity;
 mod completion_batcher;
 pub mod engine;
+mod epoch;
 pub mod event;
 pub mod fail_point;
 mod key_order;
@@ -48,8 +54,10 @@ pub mod metrics;
 pub mod payment;
 pub mod rail;
 mod renewal;
+mod retention;
 pub mod session_pool;
 pub mod settings;
+pub mod simulation;
 pub mod sink;
 mod slots;
 pub mod stop;

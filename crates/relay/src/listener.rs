@@ -209,12 +209,14 @@ impl ListenerHandle {
         }
     }
 
-    /// Ends the task; disarms the listener first if that succeeds within the timeout.
-    pub(crate) async fn close(self, disarm_timeout: Duration) {
+    /// Ends the task; disarms the listener first if that succeeds before `no_longer` returns.
+    pub(crate) async fn close(self, no_longer: impl Future<Output = ()>) {
         drop(self.request);
         let mut task = self.task;
-        if timeout(disarm_timeout, &mut task).await.is_err() {
-            task.abort();
+        tokio::select! {
+            biased;
+            _ = &mut task => {}
+            () = no_longer => task.abort(),
         }
     }
 }
@@ -247,6 +249,7 @@ impl<N: Listener> ListenerTask<N> {
             }
             let retry_pending = request.armed && !self.armed;
             tokio::select! {
+                biased;
                 changed = requests.changed() => if changed.is_err() {
                     break;
                 },

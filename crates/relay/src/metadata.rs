@@ -13,15 +13,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use symphony_db::WorkerId;
-use symphony_db::connect::Target;
+use symphony_db::connect::{Session, Target};
 use symphony_db::error::CompleteError;
 use symphony_db::metadata::worker::{self, Completed, Outcome};
 use symphony_db::metadata::{Claimed, EntryId, Reason, Status};
+use symphony_db::retention::remove_ended_metadata;
 
 use crate::claim_capacity::ClaimCapacity;
+use crate::epoch;
 use crate::key_order::{KeyOrder, Turn};
 use crate::lane::{Claim, Completion, CompletionResult, DispatchResult, Lane, LaneError, Repaired, RouteSignal};
 use crate::lease::{LeaseWatch, Term};
+use crate::retention;
 use crate::session_pool::SessionPool;
 use crate::store::{Record, Store, Written};
 use crate::trace::{Origin, SpanStatus};
@@ -102,6 +105,13 @@ impl MetadataLane {
     fn claim_size(&self, capacity: &ClaimCapacity) -> usize {
         let stores: BTreeSet<&str> = self.config.routes.stores().collect();
         stores.into_iter().map(|store| capacity.for_route(store)).sum::<usize>().min(capacity.total())
+    }
+
+    /// Whether to claim the newest entry that has not been attempted, to probe the only store. With several, a claim
+    /// cannot select by store.
+    fn claims_newest(&self, capacity: &ClaimCapacity) -> bool {
+        let mut stores = self.config.routes.stores().peekable();
+        stores.peek().is_some() && stores.all(|store| capacity.takes_first_attempt(store))
     }
 
     async fn write(&self, job: &mut Job, lease: &LeaseWatch) -> (Outcome, RouteSignal) {
@@ -202,20 +212,27 @@ impl Lane for MetadataLane {
     }
 
     async fn claim(&self, capacity: &ClaimCapacity) -> Result<Claim<Job>, LaneError> {
-        let size = self.claim_size(capacity);
+        let (size, newest) = (self.claim_size(capacity), self.claims_newest(capacity));
         // The SQL function reads a limit of 0 as its default of 100.
-        if size == 0 {
+        if size == 0 && !newest {
             return Ok(Claim::new(Vec::new()));
         }
         let at_most = i32::try_from(size).unwrap_or(i32::MAX);
-        let claimed =
-            self.claims.call(async |session| worker::claim(session, &self.worker, at_most).await).await?;
+        let claim = async |session: &Session| {
+            if newest {
+                worker::claim_newest(session, &self.worker).await
+            } else {
+                worker::claim(session, &self.worker, at_most).await
+            }
+        };
+        let worker::Claim { entries, opened_epoch } = self.claims.call(claim).await?;
         let job = |claimed: Claimed| Job {
             store: self.config.routes.resolve(claimed.entity.entity_type()).map(str::to_owned),
             turn: self.key_order.join(claimed.entity.entity_type(), claimed.entity.entity_id()),
             claimed,
         };
-        Ok(Claim::new(claimed.into_iter().map(job).collect()))
+        epoch::log_opened(self.name(), opened_epoch.as_ref());
+        Ok(Claim::new(entries.into_iter().map(job).collect()))
     }
 
     async fn dispatch(&self, mut job: Job, lease: LeaseWatch) -> DispatchResult<Outcome> {
@@ -268,6 +285,8 @@ impl Lane for MetadataLane {
         for repaired in &dead {
             log_dead_letter(repaired.id);
         }
+        let terminal = async |session: &Session, limit| remove_ended_metadata(session, limit).await;
+        retention::remove("metadata entries", &self.repairs, terminal).await;
         let (requeued, ended) = (repaired.len() - dead.len(), dead.len());
         Ok(Repaired { requeued, ended, more: repaired.len() == MAX_BATCH, ..Repaired::default() })
     }

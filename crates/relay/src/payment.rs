@@ -3,12 +3,18 @@
 //! Translates between the engine, the SQL functions and the rails:
 //!
 //! - `answer_mapping` maps a rail's answer to the outcome that the ledger records.
+//! - `history` remembers acknowledged commits, and asks each new session for them.
+//! - `results` tells the engine what became of leases and completions.
+//! - `run` dispatches the payments of a participant on an ordered rail one after the other.
 //! - `unknown_outcome` inquires after an unknown outcome and applies the rail's policy.
 //! - `trace_contexts` looks up the producers' traces.
 //!
 //! The database decides about retries, backoff and the dead-letter queue; this module does not repeat its rules.
 
 mod answer_mapping;
+mod history;
+mod results;
+mod run;
 mod trace_contexts;
 mod unknown_outcome;
 
@@ -19,19 +25,25 @@ use std::time::{Duration, Instant};
 
 use symphony_db::connect::{Session, Target};
 use symphony_db::error::{CompleteError, DatabaseError};
-use symphony_db::payment::worker::{self, ClaimLimits as RailCapacity, Claimed, ClaimedBatch};
-use symphony_db::payment::{self, AttemptState, Completed, Outcome, RailAnswer};
-use symphony_db::{BatchSize, OutboxId, WorkerId};
+use symphony_db::payment::worker::{self, ClaimLimits as RailCapacity, Claimed, ClaimedBatch, Commit};
+use symphony_db::payment::{self, AttemptState, Outcome, RailAnswer};
+use symphony_db::retention::remove_expired_keys;
+use symphony_db::{BatchSize, WorkerId};
 
 use tokio::time::timeout;
 
 use crate::claim_capacity::ClaimCapacity;
+use crate::epoch;
 use crate::lane::{Claim, Completion, CompletionResult, DispatchResult, Lane, LaneError, Repaired, RouteSignal};
 use crate::lease::{LeaseWatch, Term};
 use crate::rail::{Answer, Payment, Rail};
+use crate::retention;
 use crate::session_pool::SessionPool;
 use crate::trace::{Context, Origin, SpanStatus};
 
+use history::History;
+use results::{completion_result, ended_leases, log_failed};
+use run::{Followers, RunEnd, RunPlace, StopRuns};
 use trace_contexts::TraceContexts;
 use unknown_outcome::{NextStep, PriorOutcome};
 
@@ -43,8 +55,6 @@ const POLICY_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_LEDGER_SCAN_MB: i32 = 64;
 /// The timeout of adding partitions to the ledger. It is within the engine's timeout of a repair.
 const LEDGER_TIMEOUT: Duration = Duration::from_secs(5);
-/// The error code of a payment whose lease expired.
-const LEASE_EXPIRED: &str = "LEASE_EXPIRED";
 /// How long after its own timeout a rail may still answer before its dispatch is cancelled.
 const RAIL_TIMEOUT_GRACE: Duration = Duration::from_secs(5);
 
@@ -53,6 +63,12 @@ pub struct PaymentLane {
     worker: WorkerId,
     lease: Duration,
     rails: BTreeMap<String, Arc<dyn Rail>>,
+    /// Where the rails that name it send to.
+    endpoints: Arc<BTreeMap<String, String>>,
+    followers: Followers,
+    history: History<Commit>,
+    /// Held while a session is asked for the commits of `history`, and while leases leave it.
+    checking_history: tokio::sync::Mutex<()>,
     /// Set if traces are exported.
     trace_contexts: Option<TraceContexts>,
     // One pool per kind of call, so that none waits for another. Completions have two sessions: while one waits for its
@@ -74,10 +90,18 @@ impl PaymentLane {
         rails: BTreeMap<String, Arc<dyn Rail>>,
     ) -> Self {
         let pool = || SessionPool::new(Arc::clone(&target));
+        let endpoint =
+            |(name, rail): (&String, &Arc<dyn Rail>)| Some((name.clone(), rail.endpoint()?.to_string()));
         Self {
             worker,
             lease,
+            followers: Followers::new(
+                rails.iter().filter(|(_, rail)| rail.supports_inquiry()).map(|(name, _)| name),
+            ),
+            endpoints: Arc::new(rails.iter().filter_map(endpoint).collect()),
             rails,
+            history: History::new(),
+            checking_history: tokio::sync::Mutex::default(),
             trace_contexts: None,
             claims: pool(),
             completions: SessionPool::with_size(2, Arc::clone(&target)),
@@ -97,6 +121,16 @@ impl PaymentLane {
     fn rail_capacity(&self, limit: impl Fn(&str) -> usize) -> RailCapacity {
         let limit = |rail: &String| (rail.clone(), u32::try_from(limit(rail)).unwrap_or(u32::MAX).min(1_000_000));
         self.rails.keys().map(limit).collect()
+    }
+
+    /// Asks a session for the commits that this process remembers, before it claims there.
+    async fn check_history(&self, session: &Session) -> Result<(), LaneError> {
+        // No lease that it asks for may be released meanwhile.
+        let _checking = self.checking_history.lock().await;
+        let (seen, commits) = self.history.remembered();
+        let checked = worker::check_history(session, &self.worker, seen, &commits).await?;
+        epoch::log_opened(self.name(), checked.opened_epoch.as_ref());
+        self.history.see(checked.epoch)
     }
 
     /// Adds partitions to the ledger ahead of time. Four are ahead and the last has no end, so a failure can wait for the
@@ -130,11 +164,14 @@ impl PaymentLane {
     }
 
     /// Sends a payment. After an unknown outcome an inquiry comes first, and may settle it.
-    async fn send(&self, rail: &dyn Rail, job: Claimed, lease: &LeaseWatch) -> (Outcome, RouteSignal) {
+    async fn send(&self, rail: &dyn Rail, job: Box<Claimed>, lease: &LeaseWatch) -> (Outcome, RouteSignal) {
         let (held, outcome_unknown) = (job.lease(), job.outcome_unknown);
-        let payment = payment_of(job);
+        let payment = payment_of(*job);
         let prior = if outcome_unknown {
-            match unknown_outcome::inquire(rail, &payment, self.advice(rail, held).await).await {
+            // Boxed: few payments need it, and the future of each would reserve its space.
+            let inquiry =
+                Box::pin(async { unknown_outcome::inquire(rail, &payment, self.advice(rail, held).await).await });
+            match inquiry.await {
                 NextStep::Record(outcome, signal) => return (outcome, signal),
                 NextStep::Send(prior) => prior,
             }
@@ -182,21 +219,27 @@ impl fmt::Debug for PaymentLane {
 }
 
 /// A claimed payment, and the trace context in which it was enqueued, if that was looked up and found.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Job {
-    /// The payment and its lease.
-    pub claimed: Claimed,
+    /// The payment and its lease. Boxed, because a job moves through several futures.
+    pub claimed: Box<Claimed>,
     /// The producer's trace context.
     pub trace_context: Option<Context>,
+    /// Its place in a run, if it is in one.
+    place: Option<RunPlace>,
 }
 
 /// A lease of this lane. `Display` shows the outbox id, never the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Lease(payment::Lease);
+pub struct Lease {
+    lease: payment::Lease,
+    /// The claim that granted it.
+    claim: Commit,
+}
 
 impl fmt::Display for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.outbox_id.fmt(f)
+        self.lease.outbox_id.fmt(f)
     }
 }
 
@@ -205,6 +248,8 @@ impl fmt::Display for Lease {
 pub struct PaymentOutcome {
     outcome: Outcome,
     latency: Option<Duration>,
+    /// What its run waits for, if it is in one.
+    run: Option<RunEnd>,
 }
 
 impl Lane for PaymentLane {
@@ -221,11 +266,15 @@ impl Lane for PaymentLane {
     }
 
     fn lease(&self, job: &Job) -> Lease {
-        Lease(job.claimed.lease())
+        Lease { lease: job.claimed.lease(), claim: Commit::of_claim(&job.claimed, self.lease) }
     }
 
     fn route<'a>(&self, job: &'a Job) -> &'a str {
         &job.claimed.rail_type
+    }
+
+    fn route_count(&self) -> usize {
+        self.rails.len()
     }
 
     fn origin(&self, job: &Job) -> Origin {
@@ -246,23 +295,58 @@ impl Lane for PaymentLane {
         else {
             return Err(LaneError::Refused(format!("a claim of {} rows is out of range", capacity.total())));
         };
-        let per_rail = self.rail_capacity(|rail| capacity.for_route(rail));
-        let ClaimedBatch { claimed, taken_over } = self
+        let per_rail = self.rail_capacity(|rail| capacity.most_of(rail));
+        let per_rail = per_rail
+            .with_followers(self.followers.limits(capacity))
+            .with_endpoints(Arc::clone(&self.endpoints))
+            .with_first_attempts(capacity.first_attempts().map(str::to_owned));
+        let ClaimedBatch { claimed, taken_over, run_rails, opened_epoch, epoch } = self
             .claims
-            .call(async |session| {
-                worker::claim_with_limits(session, &self.worker, at_most, self.lease, &per_rail).await
-            })
+            .call_checked(
+                async |session| self.check_history(session).await,
+                async |session| {
+                    let claim =
+                        worker::claim_with_limits(session, &self.worker, at_most, self.lease, &per_rail).await?;
+                    if session.take_unreplicated() {
+                        Err(history::unreplicated(claim.claimed.len()))
+                    } else {
+                        Ok(claim)
+                    }
+                },
+            )
             .await?;
+        epoch::log_opened(self.name(), opened_epoch.as_ref());
+        if let Some(epoch) = epoch {
+            // Without the rows: their leases expire, and their outcome is unknown then.
+            self.history.see(epoch)?;
+        }
+        if let Some(last) = claimed.last() {
+            self.history.acknowledged(Commit::of_claim(last, self.lease));
+        }
+        self.followers.record_claim(capacity, claimed.len());
         let mut contexts = match &self.trace_contexts {
-            Some(lookup) => lookup.look_up(&self.claims, &claimed).await,
+            Some(lookup) => lookup.look_up(&self.policies, &claimed).await,
             None => HashMap::new(),
         };
-        let job = |claimed: Claimed| Job { trace_context: contexts.remove(&claimed.outbox_id), claimed };
+        let mut places = self.followers.places(&claimed, &run_rails);
+        let job = |claimed: Claimed| Job {
+            trace_context: contexts.remove(&claimed.outbox_id),
+            place: places.remove(&claimed.outbox_id),
+            claimed: Box::new(claimed),
+        };
         Ok(Claim { jobs: claimed.into_iter().map(job).collect(), taken_over: ended_leases(&taken_over) })
     }
 
+    async fn wait_for_turn(&self, job: &mut Job) -> bool {
+        match &mut job.place {
+            Some(place) => place.wait().await,
+            None => true,
+        }
+    }
+
     async fn dispatch(&self, job: Job, lease: LeaseWatch) -> DispatchResult<PaymentOutcome> {
-        let (began, job) = (Instant::now(), job.claimed);
+        let (began, place, job) = (Instant::now(), job.place, job.claimed);
+        let rail_type = job.rail_type.clone();
         let (outcome, signal) = match self.rails.get(&job.rail_type) {
             Some(rail) => self.send(rail.as_ref(), job, &lease).await,
             // Claims select only the rails that this relayer serves. A relayer that serves this one will retry.
@@ -271,13 +355,18 @@ impl Lane for PaymentLane {
             }
         };
         let latency = began.elapsed();
-        DispatchResult { outcome: PaymentOutcome { outcome, latency: Some(latency) }, latency, signal }
+        self.followers.record_latency(&rail_type, latency);
+        // The next of the run may go only while this lease is held: else another worker may hold the row already.
+        let run = place
+            .map(|place| place.end(matches!(outcome, Outcome::Dispatched { .. }) && !lease.remaining().is_zero()));
+        DispatchResult { outcome: PaymentOutcome { outcome, latency: Some(latency), run }, latency, signal }
     }
 
     fn abandoned(&self, _lease: &Lease) -> Option<PaymentOutcome> {
         Some(PaymentOutcome {
             outcome: unknown_outcome::still_unknown("the dispatch was cancelled"),
             latency: None,
+            run: None,
         })
     }
 
@@ -288,7 +377,7 @@ impl Lane for PaymentLane {
         let batch: Vec<_> = completions
             .iter()
             .map(|completion| payment::Completion {
-                lease: completion.lease.0,
+                lease: completion.lease.lease,
                 outcome: completion.outcome.outcome.clone(),
                 latency: completion.outcome.latency,
             })
@@ -303,19 +392,29 @@ impl Lane for PaymentLane {
                 results => results,
             }
         };
+        let stop_runs =
+            StopRuns::unless_recorded(completions.iter().filter_map(|completion| completion.outcome.run.as_ref()));
         let results = self.completions.call(complete).await?;
-        Ok(results.into_iter().map(completion_result).collect())
+        stop_runs.recorded();
+        let recorded = results.iter().zip(completions).rev().find(|(result, _)| result.is_ok());
+        if let Some((_, completion)) = recorded {
+            self.history.acknowledged(completion.lease.claim.completed());
+        }
+        let result = |(result, completion): (_, &Arc<Completion<Lease, PaymentOutcome>>)| {
+            completion_result(result, completion.outcome.run.as_ref())
+        };
+        Ok(results.into_iter().zip(completions).map(result).collect())
     }
 
     fn recorded(&self, route: &str, completion: &Completion<Lease, PaymentOutcome>, state: &'static str) {
         if state == AttemptState::Failed.as_str() {
             let code = completion.outcome.outcome.reason().map_or("", |reason| reason.code.as_str());
-            log_failed(completion.lease.0.outbox_id, route, code);
+            log_failed(completion.lease.lease.outbox_id, route, code);
         }
     }
 
     async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, LaneError> {
-        let leases: Vec<_> = leases.iter().map(|lease| lease.0).collect();
+        let leases: Vec<_> = leases.iter().map(|lease| lease.lease).collect();
         let mut held = Vec::with_capacity(leases.len());
         for part in leases.chunks(MAX_LEASES_PER_CALL) {
             let renewed = self
@@ -328,7 +427,12 @@ impl Lane for PaymentLane {
     }
 
     async fn release(&self, leases: &[Lease]) -> Result<usize, LaneError> {
-        let leases: Vec<_> = leases.iter().map(|lease| lease.0).collect();
+        let leases: Vec<_> = leases.iter().map(|lease| lease.lease).collect();
+        // Before the release: whether or not it is acknowledged, they are no evidence any more.
+        {
+            let _not_checking = self.checking_history.lock().await;
+            self.history.forget(|commit| leases.iter().any(|lease| commit.granted(lease)));
+        }
         let mut count = 0;
         for part in leases.chunks(MAX_LEASES_PER_CALL) {
             let released = self
@@ -347,52 +451,22 @@ impl Lane for PaymentLane {
         let quarantined = self.repairs.call(async |session| worker::quarantined_total(session).await).await?;
         if !more {
             self.extend_ledger().await;
+            let expired = async |session: &Session, limit| {
+                remove_expired_keys(session, limit).await.map(|(removed, _)| removed)
+            };
+            retention::remove("idempotency keys", &self.repairs, expired).await;
         }
         Ok(Repaired { more, quarantined, ..ended_leases(&repaired) })
     }
 
     async fn next_due(&self) -> Result<Option<Duration>, LaneError> {
         let capacity = self.rail_capacity(|_| 1);
-        self.claims.call(async |session| worker::next_due(session, &capacity).await).await
-    }
-}
-
-/// Counts the expired leases that were requeued or ended, and logs each payment that ended.
-fn ended_leases(leases: &[worker::Repaired]) -> Repaired {
-    let mut all = Repaired::default();
-    for lease in leases {
-        if lease.state == AttemptState::Failed {
-            all.ended += 1;
-            log_failed(lease.outbox_id, &lease.rail_type, LEASE_EXPIRED);
-        } else {
-            all.requeued += 1;
-        }
-        *all.attempts.entry((lease.rail_type.clone(), lease.state.as_str())).or_insert(0) += 1;
-        all.lost_workers.insert(lease.lost_worker.to_string());
-    }
-    all
-}
-
-/// Logs the line that alert rules match, one per payment that ends as FAILED. It contains ids and error codes only.
-fn log_failed(outbox_id: OutboxId, rail: &str, error_code: &str) {
-    tracing::warn!(event = "PAYMENT_FAILED", %outbox_id, rail, error_code, "a payment ended as FAILED");
-}
-
-fn completion_result(result: Result<Completed, CompleteError>) -> CompletionResult {
-    match result {
-        Ok(completed) => CompletionResult::Recorded {
-            state: completed.state.as_str(),
-            retry_scheduled: completed.next_attempt_at.is_some(),
-            unblocks_rows: false,
-        },
-        Err(CompleteError::LeaseLost(_)) => CompletionResult::LeaseLost,
-        Err(CompleteError::AlreadyTerminal(_)) => CompletionResult::AlreadyTerminal,
-        Err(CompleteError::Database(DatabaseError::TerminalBackstop(_))) => CompletionResult::Backstop,
-        Err(
-            error @ (CompleteError::InvalidState(_)
-            | CompleteError::NotFound(_)
-            | CompleteError::InvalidArgument(_)
-            | CompleteError::Database(_)),
-        ) => CompletionResult::Refused(LaneError::from(error).to_string()),
+        // Checked, because a claim uses the same session afterwards.
+        self.claims
+            .call_checked(
+                async |session| self.check_history(session).await,
+                async |session| worker::next_due(session, &capacity).await,
+            )
+            .await
     }
 }

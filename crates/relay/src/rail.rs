@@ -6,6 +6,8 @@
 //! - [`Rail::dispatch`] returns an [`Answer`]: accepted, refused, retryable or unknown.
 //! - [`Rail::inquire`] returns an [`Inquiry`]: what the bank knows about an idempotency key.
 //!
+//! - [`Rail::endpoint`] names the bank that it reaches, so that no other bank is asked about its payments.
+//!
 //! The payment lane decides about retries, leases and unknown outcomes; a rail reports only what it knows. It must
 //! never guess: if the bank may have paid, the answer is [`Answer::Unknown`].
 //!
@@ -17,7 +19,7 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use symphony_relay::rail::{Answer, BoxFuture, Inquiry, Invalid, Payment, Rail, RailAnswer, Reason};
+//! use symphony_relay::rail::{Answer, BoxFuture, Endpoint, Inquiry, Invalid, Payment, Rail, RailAnswer, Reason};
 //!
 //! /// What the bank's client library returns.
 //! enum Reply {
@@ -75,6 +77,10 @@
 //!         Duration::from_secs(10)
 //!     }
 //!
+//!     fn endpoint(&self) -> Option<Endpoint> {
+//!         Some(Endpoint::new("bank.example", &["https://bank.example/v1", "account 4711"]))
+//!     }
+//!
 //!     fn supports_inquiry(&self) -> bool {
 //!         true
 //!     }
@@ -102,10 +108,13 @@
 //!
 //! The [crate page](crate) shows a program that runs a rail.
 
+mod endpoint;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+pub use endpoint::Endpoint;
 use symphony_db::OutboxId;
 pub use symphony_db::payment::{Payload, RailAnswer, Reason};
 
@@ -219,6 +228,15 @@ pub trait Rail: Send + Sync + 'static {
 
     /// The longest time that one dispatch, or one inquiry, takes.
     fn timeout(&self) -> Duration;
+
+    /// The bank that this rail reaches. The ledger keeps it with each attempt. After an unknown outcome of another endpoint
+    /// the lane neither inquires nor sends: this bank would not know what became of the payment.
+    ///
+    /// It must stay the same while the bank, the account there and its memory of idempotency keys do, and change with any of
+    /// them. `None`, the default, leaves it unnamed: the lane then cannot tell two banks apart.
+    fn endpoint(&self) -> Option<Endpoint> {
+        None
+    }
 
     /// Whether [`inquire`](Self::inquire) works for this rail.
     fn supports_inquiry(&self) -> bool;

@@ -45,14 +45,33 @@ impl SessionPool {
         &self,
         request: impl AsyncFnOnce(&Session) -> Result<T, E>,
     ) -> Result<T, LaneError> {
+        self.call_checked(async |_: &Session| Ok(()), request).await
+    }
+
+    /// Makes one call, after `check` where the session may have a server that was not checked: a new session, and one of a
+    /// pooler, whose server may change between two calls.
+    ///
+    /// # Errors
+    ///
+    /// Why the check or the call failed, and whether a retry may succeed.
+    pub async fn call_checked<T, E: Into<LaneError>>(
+        &self,
+        check: impl AsyncFnOnce(&Session) -> Result<(), LaneError>,
+        request: impl AsyncFnOnce(&Session) -> Result<T, E>,
+    ) -> Result<T, LaneError> {
         let _permit = self.permits.acquire().await;
         let idle = self.idle().pop().filter(|session| !session.client().is_closed());
-        let session = match idle {
-            Some(session) => session,
-            None => Arc::new(self.target.connect_session().await.map_err(|error| not_connected(&error))?),
+        let (session, is_new) = match idle {
+            Some(session) => (session, false),
+            None => (Arc::new(self.target.connect_session().await.map_err(|error| not_connected(&error))?), true),
         };
         let mut call = Call { target: &self.target, session, done: false };
-        let result = request(&call.session).await.map_err(Into::into);
+        let is_checked = !is_new && call.session.caches_statements();
+        let checked = if is_checked { Ok(()) } else { check(&call.session).await };
+        let result = match checked {
+            Ok(()) => request(&call.session).await.map_err(Into::into),
+            Err(error) => Err(error),
+        };
         call.done = true;
         // Replace the session after an error: its server may no longer be the primary, or its cached plans may be
         // stale.

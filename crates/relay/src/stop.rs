@@ -54,4 +54,11 @@ impl StopSignal {
         }
         self.mode()
     }
+
+    /// Waits for the request to stop at once.
+    pub(crate) async fn until_immediate(&mut self) {
+        while self.mode() != StopMode::Immediate {
+            self.changed().await;
+        }
+    }
 }

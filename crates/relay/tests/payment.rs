@@ -3,17 +3,19 @@
 #![cfg(test)]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use symphony_db::connect::Target;
 use symphony_db::payment::RailAnswer;
-use symphony_relay::Lane;
 use symphony_relay::claim_capacity::ClaimCapacity;
 use symphony_relay::lane::{Completion, CompletionResult, DispatchResult, RouteSignal};
 use symphony_relay::lease::LeaseWatch;
-use symphony_relay::payment::{PaymentLane, PaymentOutcome};
-use symphony_relay::rail::{Answer, BoxFuture, Inquiry, Invalid, Payment, Rail};
+use symphony_relay::listener::PostgresListener;
+use symphony_relay::payment::{Job, PaymentLane, PaymentOutcome};
+use symphony_relay::rail::{Answer, BoxFuture, Inquiry, Invalid, Payment, Rail, Reason};
+use symphony_relay::stop::StopHandle;
+use symphony_relay::{Engine, Lane, Settings};
 use symphony_testkit::test_database::{Database, Server};
 use symphony_testkit::wait::until;
 use tokio::net::TcpListener;
@@ -173,4 +175,165 @@ async fn a_connection_error_contains_the_message_of_the_database() {
     let lane = lane(target(&database).await.database("no_such_database"), LEASE);
     let error = lane.claim(&ClaimCapacity::new(1, 1)).await.unwrap_err().to_string();
     assert!(error.contains("does not exist"), "{error}");
+}
+
+/// A rail that answers each payment as its instruction says, and keeps the order in which it received them.
+#[derive(Default)]
+struct ScriptedRail {
+    received: Mutex<Vec<String>>,
+}
+
+impl Rail for ScriptedRail {
+    fn validate(&self, _: &Payment) -> Result<(), Invalid> {
+        Ok(())
+    }
+    fn dispatch<'a>(&'a self, payment: &'a Payment) -> BoxFuture<'a, Answer> {
+        self.received.lock().unwrap().push(payment.instruction_id.clone());
+        let (reason, rail) = (|| Reason { code: "X".to_owned(), message: None }, RailAnswer::default());
+        let answer = match payment.instruction_id.split('-').next() {
+            Some("retryable") => Answer::Retryable { reason: reason(), rail, retry_after: None },
+            Some("refused") => Answer::Refused { reason: reason(), rail },
+            Some("unknown") => Answer::Unknown { message: "lost".to_owned(), rail, row_only: true },
+            _ => Answer::Accepted(rail),
+        };
+        Box::pin(async move { answer })
+    }
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+    fn supports_inquiry(&self) -> bool {
+        true
+    }
+    fn inquire<'a>(&'a self, _: &'a Payment) -> BoxFuture<'a, Inquiry> {
+        Box::pin(async { Inquiry::NeverSeen })
+    }
+}
+
+/// Runs an engine for this rail until a query returns true.
+async fn run_until(database: &Database, rail: Arc<ScriptedRail>, done: &str) {
+    let rails: BTreeMap<String, Arc<dyn Rail>> = BTreeMap::from([("sepa".to_owned(), rail as _)]);
+    let lane = PaymentLane::new(Arc::new(target(database).await), "worker-1".into(), LEASE, rails);
+    let settings = Settings { repair_every: Duration::ZERO, ..Settings::default() };
+    let engine = Engine::new(Arc::new(lane), settings).unwrap();
+    let (stop, signal) = StopHandle::new();
+    let watcher = database.connect().await.unwrap();
+    let finished = async {
+        until("the engine has done its work", SOON, async || {
+            watcher.query_one(done, &[]).await.unwrap().get::<_, bool>(0)
+        })
+        .await
+        .unwrap();
+        stop.request_stop();
+    };
+    let run = engine.run(None::<PostgresListener>, signal);
+    tokio::join!(run, finished);
+}
+
+async fn enqueue_stream(database: &Database, instructions: &[&str]) {
+    let root = database.connect().await.unwrap();
+    root.batch_execute(
+        "select symphony.set_payment_rail('sepa', '{\"ordered\": true, \"backoff_base_seconds\": 3600}', 'test', 'relay')",
+    )
+    .await
+    .unwrap();
+    let enqueue = "select symphony.enqueue_payment_outbox($1, 'p', $1, 'sepa', '{}')";
+    root.batch_execute("begin").await.unwrap();
+    for instruction in instructions {
+        root.query(enqueue, &[instruction]).await.unwrap();
+    }
+    root.batch_execute("commit").await.unwrap();
+}
+
+/// Claims these payments as one run, in sequence. A claim before has spare capacity.
+async fn claim_run(lane: &PaymentLane, database: &Database, instructions: &[&str]) -> Vec<Job> {
+    let capacity = ClaimCapacity::new(10, 10);
+    assert!(lane.claim(&capacity).await.unwrap().jobs.is_empty());
+    enqueue_stream(database, instructions).await;
+    let mut jobs = lane.claim(&capacity).await.unwrap().jobs;
+    jobs.sort_by_key(|job| job.claimed.sequence_id);
+    jobs
+}
+
+#[tokio::test]
+async fn a_run_is_dispatched_in_sequence_and_the_rest_is_released_when_one_is_not_dispatched() {
+    for (middle, sent_behind) in [("retryable-3", false), ("unknown-3", false), ("refused-3", true)] {
+        let database = database(0).await;
+        enqueue_stream(&database, &["ok-1", "ok-2", middle, "ok-4", "ok-5"]).await;
+        let rail = Arc::new(ScriptedRail::default());
+        // Nothing is leased, and what can end has ended.
+        let left = if sent_behind { 0 } else { 3 };
+        let done = format!(
+            "select count(*) = {left} and count(lease_token) = 0
+               and (select count(*) from symphony.payment_outbox_attempts) = {}
+             from symphony.payment_outbox_pending",
+            if sent_behind { 5 } else { 3 }
+        );
+        run_until(&database, Arc::clone(&rail), &done).await;
+        let mut expected = vec!["ok-1", "ok-2", middle];
+        if sent_behind {
+            expected.extend(["ok-4", "ok-5"]);
+        }
+        assert_eq!(*rail.received.lock().unwrap(), expected);
+        // A released row has used no attempt.
+        let root = database.connect().await.unwrap();
+        let used = "select count(*) from symphony.payment_outbox_pending p
+                    where p.sequence_id > 3 and p.attempt_count > 0";
+        assert_eq!(root.query_one(used, &[]).await.unwrap().get::<_, i64>(0), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_claim_after_one_with_spare_capacity_serves_a_run() {
+    let database = database(0).await;
+    let instructions: Vec<String> = (1..=16).map(|number| format!("ok-{number}")).collect();
+    enqueue_stream(&database, &instructions.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let rail = Arc::new(ScriptedRail::default());
+    run_until(&database, Arc::clone(&rail), "select count(*) = 0 from symphony.payment_outbox_pending").await;
+    assert_eq!(*rail.received.lock().unwrap(), instructions);
+    let root = database.connect().await.unwrap();
+    let claims = "select count(distinct claimed_at) from symphony.payment_outbox_attempts";
+    assert_eq!(
+        root.query_one(claims, &[]).await.unwrap().get::<_, i64>(0),
+        2,
+        "the first, and a run of the others"
+    );
+}
+
+#[tokio::test]
+async fn a_run_stops_when_an_outcome_of_it_cannot_be_recorded() {
+    let database = database(0).await;
+    let rail = Arc::new(ScriptedRail::default());
+    let rails: BTreeMap<String, Arc<dyn Rail>> = BTreeMap::from([("sepa".to_owned(), Arc::clone(&rail) as _)]);
+    let lane = PaymentLane::new(Arc::new(target(&database).await), "worker-1".into(), LEASE, rails);
+    let jobs = claim_run(&lane, &database, &["ok-1", "ok-2", "ok-3"]).await;
+    let [mut first, mut second, mut third] = <[_; 3]>::try_from(jobs).unwrap();
+    let lease = lane.lease(&first);
+    assert!(lane.wait_for_turn(&mut first).await);
+    let sent = lane.dispatch(first, held()).await;
+    // The lease expires, and another worker takes the row.
+    let root = database.connect().await.unwrap();
+    root.batch_execute(
+        "update symphony.payment_outbox_pending set lease_expires_at = now() where sequence_id = 1",
+    )
+    .await
+    .unwrap();
+    let ended = lane.complete(&[Arc::new(Completion { lease, outcome: sent.outcome })]).await.unwrap();
+    assert_eq!(ended, [CompletionResult::LeaseLost]);
+    assert!(!lane.wait_for_turn(&mut second).await, "its turn had come, but the row before it is pending again");
+    drop(second);
+    assert!(!lane.wait_for_turn(&mut third).await);
+    assert_eq!(*rail.received.lock().unwrap(), ["ok-1"]);
+}
+
+#[tokio::test]
+async fn a_follower_does_not_go_when_the_lease_before_it_is_about_to_expire() {
+    let database = database(0).await;
+    let rails: BTreeMap<String, Arc<dyn Rail>> =
+        BTreeMap::from([("sepa".to_owned(), Arc::new(ScriptedRail::default()) as _)]);
+    let lane = PaymentLane::new(Arc::new(target(&database).await), "worker-1".into(), LEASE, rails);
+    let jobs = claim_run(&lane, &database, &["ok-1", "ok-2"]).await;
+    let [mut first, mut second] = <[_; 2]>::try_from(jobs).unwrap();
+    assert!(lane.wait_for_turn(&mut first).await);
+    lane.dispatch(first, LeaseWatch::new(Instant::now(), Duration::from_secs(3)).1).await;
+    assert!(!lane.wait_for_turn(&mut second).await);
 }

@@ -47,7 +47,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use symphony_db::payment::{Payload, RailAnswer, Reason};
-use symphony_relay::rail::{Answer, BoxFuture, Inquiry, Invalid, Payment, Rail};
+use symphony_relay::rail::{Answer, BoxFuture, Endpoint, Inquiry, Invalid, Payment, Rail};
 
 use crate::config::SettingError;
 use crate::money::{self, Destination};
@@ -66,6 +66,7 @@ pub const RAIL_REFUSED: &str = "RAIL_REFUSED";
 /// A payment rail over HTTP(S).
 pub struct HttpRail {
     name: String,
+    endpoint: Endpoint,
     destination: Destination,
     max_bytes: usize,
     target: Target,
@@ -99,8 +100,11 @@ impl HttpRail {
         };
         let https = target.is_https() || inquiry.as_ref().is_some_and(InquiryTarget::is_https);
         let idempotency_header = credentials::idempotency_header(&settings.idempotency_header)?;
+        let endpoint_name = settings.endpoint.as_deref().or(target.host()).unwrap_or_default();
+        let inquiry_identity = inquiry.as_ref().map(InquiryTarget::identity).unwrap_or_default();
         Ok(Self {
             name: name.to_owned(),
+            endpoint: Endpoint::new(endpoint_name, &["http", &target.identity(), &inquiry_identity]),
             destination: settings.destination,
             max_bytes: settings.max_bytes,
             credentials: Credentials::read(settings.credential_sources(), |header| *header == idempotency_header)?,
@@ -211,6 +215,10 @@ impl Rail for HttpRail {
 
     fn timeout(&self) -> Duration {
         self.client.timeout()
+    }
+
+    fn endpoint(&self) -> Option<Endpoint> {
+        Some(self.endpoint.clone())
     }
 
     fn supports_inquiry(&self) -> bool {

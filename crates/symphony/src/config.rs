@@ -20,7 +20,7 @@ use toml::{Table, Value};
 use crate::failure::Failure;
 
 pub(crate) use lane::UnservedRails;
-use lane::{Event, LaneSection, Metadata, Payment, RouteSection, StoreRoute};
+use lane::{Event, LaneSection, Metadata, Payment, RouteSection, SlowRoutes, StoreRoute};
 
 /// Every setting with its default, as `symphony run --print-example` prints it.
 pub(crate) const EXAMPLE: &str = include_str!("../../../symphony.example.toml");
@@ -209,17 +209,23 @@ impl Config {
 
     /// The engine settings of the payment lane.
     pub(crate) fn payment_settings(&self, rails: &[DestinationSection]) -> Settings {
-        Settings { repair_every: self.payment.own.repair_every, ..self.payment.engine.settings(rails) }
+        Settings {
+            repair_every: self.payment.own.repair_every,
+            ..self.payment.engine.settings(rails, SlowRoutes::ShareSlots)
+        }
     }
 
     /// The engine settings of the event lane. It has no repair: claims take over expired claims.
     pub(crate) fn event_settings(&self, sinks: &[DestinationSection]) -> Settings {
-        Settings { repair_every: Duration::ZERO, ..self.event.engine.settings(sinks) }
+        Settings { repair_every: Duration::ZERO, ..self.event.engine.settings(sinks, SlowRoutes::Capped) }
     }
 
     /// The engine settings of the metadata lane.
     pub(crate) fn metadata_settings(&self, stores: &[DestinationSection]) -> Settings {
-        Settings { repair_every: self.metadata.own.repair_every, ..self.metadata.engine.settings(stores) }
+        Settings {
+            repair_every: self.metadata.own.repair_every,
+            ..self.metadata.engine.settings(stores, SlowRoutes::Capped)
+        }
     }
 }
 
@@ -333,8 +339,7 @@ mod tests {
         .unwrap();
         let rails = config.rails().unwrap();
         assert_eq!(config.payment_settings(&rails).slots, 3);
-        // Where several rails are served, none gets all slots unless its section says so.
-        let slots = BTreeMap::from([("b".to_owned(), 2), ("sepa".to_owned(), 2)]);
+        let slots = BTreeMap::from([("sepa".to_owned(), 2)]);
         assert_eq!(config.payment_settings(&rails).route_slots, slots);
         assert!(config.payment_settings(&[]).route_slots.is_empty());
         assert_eq!(rails[0].settings["timeout"].as_str(), Some("1s"));

@@ -192,6 +192,15 @@ impl From<schema::guard::Refusal> for Failure {
     }
 }
 
+impl From<schema::owner::Error> for Failure {
+    fn from(error: schema::owner::Error) -> Self {
+        match error {
+            schema::owner::Error::Refused(refusal) => refusal.into(),
+            schema::owner::Error::Database(source) => Self::database("the query failed", source),
+        }
+    }
+}
+
 impl From<schema::guard::Error> for Failure {
     fn from(error: schema::guard::Error) -> Self {
         match error {

@@ -103,7 +103,9 @@ async fn what_only_the_database_can_refuse_is_wrong_input_as_well() {
     // There is no such thing.
     let typo = [&named[..], &["sepia", "--payload", "{}", "--instruction", "i"]].concat();
     assert!(symphony(&url, &typo).exits(1).stderr.contains("symphony rail list"));
-    for action in [&["dlq", "redrive", OUTBOX][..], &["dlq", "resolve", OUTBOX, "--as", "PAID"]] {
+    for action in
+        [&["dlq", "redrive", OUTBOX][..], &["dlq", "resolve", OUTBOX, "--as", "PAID"], &["erase", OUTBOX]]
+    {
         let nowhere = symphony(&url, &[action, &audit_context[..]].concat()).exits(1);
         assert!(nowhere.stderr.contains(&format!("there is no outbox {OUTBOX}")), "{}", nowhere.all());
     }
@@ -256,7 +258,8 @@ fn commands() -> Vec<Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     let pages = symphony("", &["man", "--to", folder.path().to_str().unwrap()]).exits(0).stdout;
     let name = |page: &str| page.rsplit('/').next().unwrap().trim_end_matches(".1").to_owned();
-    let commands = pages.lines().map(|page| name(page).split('-').skip(1).map(str::to_owned).collect::<Vec<_>>());
+    let commands =
+        pages.lines().map(|page| name(page).splitn(3, '-').skip(1).map(str::to_owned).collect::<Vec<_>>());
     commands.filter(|command| !command.is_empty()).collect()
 }
 
@@ -345,6 +348,7 @@ fn every_command_has_an_example_and_says_what_its_exit_code_means() {
         &["dlq", "list"],
         &["dlq", "redrive"],
         &["dlq", "resolve"],
+        &["erase"],
     ] {
         let help = symphony("", &[command, &["--help"]].concat()).exits(0).stdout;
         assert!(help.contains(&format!("Examples:\n  symphony {}", command.join(" "))), "{help}");

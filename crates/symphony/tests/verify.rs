@@ -130,7 +130,8 @@ drifts! {
     a_view_in_other_words_is_named:
         "create or replace view symphony.payment_rail_policies as
          select r.rail_type, r.max_attempts, r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight,
-                false as paused, r.on_unknown, r.key_memory_seconds, r.updated_by, r.updated_at, r.retired_at
+                false as paused, r.on_unknown, r.key_memory_seconds, r.updated_by, r.updated_at, r.retired_at,
+                r.on_epoch_change, r.held_since_epoch
          from symphony.payment_rails r"
         => "changed: view symphony.payment_rail_policies: definition", Repairs;
     default_rights_are_named:
@@ -155,10 +156,10 @@ drifts! {
         "create function m10_recovery.claim_outbox_events(int, text) returns int language sql as 'select 1'"
         => "unexpected: function m10_recovery.claim_outbox_events(integer, text)", LeavesToPeople;
     another_delay_after_a_failure_is_named:
-        "do $$ declare f text := pg_get_functiondef('m10_recovery.complete_outbox_event'::regproc); begin
+        "do $$ declare f text := pg_get_functiondef('symphony.try_complete_event'::regproc); begin
            execute replace(f, 'least(o.retry_count, 10)', 'least(o.retry_count, 5)');
          end $$"
-        => "changed: function m10_recovery.complete_outbox_event(", Repairs;
+        => "changed: function symphony.try_complete_event(", Repairs;
     a_right_to_write_events_past_the_function_is_named:
         "grant insert on m10_recovery.outbox to symphony_ingest"
         => "unexpected: right of symphony_ingest to INSERT on table m10_recovery.outbox", Repairs;

@@ -218,39 +218,20 @@ async fn register_keys(client: &Client) -> Result<(), Error> {
         .await
 }
 
+/// How many weekly partitions of a long ledger have rows.
+pub const LEDGER_WEEKS: i32 = 24;
+
 /// Inserts `ended` outboxes into the ledger and `pending` due rows on `plain`, spread over `participants`. Due times
 /// follow the sequence numbers. The tables are then vacuumed and analysed, as autovacuum would have done.
-///
-/// It builds the indexes after the rows, which is several times faster than maintaining them.
 ///
 /// # Errors
 /// Any error of the database.
 pub async fn in_bulk(client: &Client, pending: i32, ended: i32, participants: i32) -> Result<(), Error> {
-    client
-        .batch_execute(
-            "set maintenance_work_mem = '1GB';
-             set allow_system_table_mods = on;
-             update pg_index set indisready = false
-             where indrelid in ('symphony.payment_outbox_pending'::regclass, 'symphony.payment_outbox_keys'::regclass)
-                or indrelid in (select inhrelid from pg_inherits where inhparent = 'symphony.payment_outbox_attempts'::regclass)",
-        )
-        .await?;
-    client
-        .execute(
-            "insert into symphony.payment_outbox_attempts
-               (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no,
-                state, claimed_at, completed_at, latency_ms, worker_id, created_at)
-             select h.id, h.id, 'past-' || i, 'shop-' || i % $2, 1 + i / $2, 'past-' || i || '/key', 'plain', '{\"amount\": \"1.00\"}', 1,
-                    'DISPATCHED', h.at, h.at, i % 300, 'bulk', h.at
-             from generate_series(1, $1) i
-             cross join lateral (
-               select now() - ($1 - i) * interval '1 millisecond' - interval '2 hours' as at,
-                      (lpad(to_hex(floor(extract(epoch from now()) * 1000)::bigint - ($1 - i) - 7200000), 12, '0')
-                       || '7000' || substr(gen_random_uuid()::text, 20))::uuid as id
-             ) h",
-            &[&ended, &participants],
-        )
-        .await?;
+    if ended > 0 {
+        client.batch_execute(ADD_PAST_PARTITIONS).await?;
+    }
+    client.batch_execute(POSTPONE_INDEXES).await?;
+    insert_ended(client, "plain", ended, participants).await?;
     client
         .execute(
             "insert into symphony.payment_outbox_pending
@@ -269,20 +250,50 @@ pub async fn in_bulk(client: &Client, pending: i32, ended: i32, participants: i3
             &[&participants],
         )
         .await?;
-    register_keys(client).await?;
+    finish(client).await
+}
+
+/// Inserts `ended` outboxes of `rail` into the ledger, with their keys, over the last [`LEDGER_WEEKS`] weeks. Each week
+/// has its partition, and those of closed weeks have the index by participant, as relayers would have made it.
+///
+/// # Errors
+/// Any error of the database.
+pub async fn ledger(superuser: &Client, rail: &str, ended: i32, participants: i32) -> Result<(), Error> {
+    superuser.batch_execute(ADD_PAST_PARTITIONS).await?;
+    superuser.batch_execute(POSTPONE_INDEXES).await?;
+    insert_ended(superuser, rail, ended, participants).await?;
+    finish(superuser).await
+}
+
+async fn insert_ended(client: &Client, rail: &str, ended: i32, participants: i32) -> Result<(), Error> {
     client
-        .batch_execute(
-            "reindex table symphony.payment_outbox_pending;
-             reindex table symphony.payment_outbox_keys;
-             do $$
-             declare v_name text;
-             begin
-               for v_name in select partition_name from symphony.payment_ledger_partitions() loop
-                 execute format('reindex table symphony.%I', v_name);
-               end loop;
-             end $$",
+        .execute(
+            "insert into symphony.payment_outbox_attempts
+               (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no,
+                state, claimed_at, completed_at, latency_ms, worker_id, created_at)
+             select h.id, h.id, 'past-' || i, 'shop-' || i % $2, 1 + i / $2, 'past-' || i || '/key', $3::text, '{\"amount\": \"1.00\"}', 1,
+                    'DISPATCHED', a.at, a.at, i % 300, 'bulk', a.at
+             from (
+               select min(p.starts_at) - $4 * interval '168 hours' as first_at, now() - interval '2 hours' as last_at
+               from symphony.payment_ledger_partitions() p
+               where p.starts_at > now()
+             ) t
+             cross join generate_series(1, $1) i
+             cross join lateral (select t.first_at + (t.last_at - t.first_at) * (i / $1::float) as at) a
+             cross join lateral (
+               select (lpad(to_hex(floor(extract(epoch from a.at) * 1000)::bigint), 12, '0') || '7000'
+                       || substr(gen_random_uuid()::text, 20))::uuid as id
+             ) h",
+            &[&ended, &participants, &rail, &f64::from(LEDGER_WEEKS)],
         )
         .await?;
+    Ok(())
+}
+
+/// Registers the keys, builds the indexes that were postponed, and vacuums the tables.
+async fn finish(client: &Client) -> Result<(), Error> {
+    register_keys(client).await?;
+    client.batch_execute(BUILD_INDEXES).await?;
     for table in [
         "payment_outbox_pending",
         "payment_outbox_attempts",
@@ -293,6 +304,54 @@ pub async fn in_bulk(client: &Client, pending: i32, ended: i32, participants: i3
     }
     client.batch_execute("checkpoint").await
 }
+
+/// Splits the first partition, which is open to the past, into [`LEDGER_WEEKS`] weeks.
+const ADD_PAST_PARTITIONS: &str = "
+    do $$
+    declare
+      c_first constant text := 'payment_outbox_attempts_from_start';
+      v_end   timestamptz;
+      v_start timestamptz;
+      v_name  text;
+    begin
+      select p.ends_at into strict v_end from symphony.payment_ledger_partitions() p where p.partition_name = c_first;
+      v_start := v_end - 23 * interval '168 hours';
+      execute format('alter table symphony.payment_outbox_attempts detach partition symphony.%I', c_first);
+      execute format('alter table symphony.payment_outbox_attempts attach partition symphony.%I for values from (minvalue) to (%L)',
+        c_first, symphony.uuidv7_lower_bound(v_start));
+      while v_start < v_end loop
+        v_name := 'payment_outbox_attempts_from_' || to_char(v_start at time zone 'UTC', 'YYYYMMDD');
+        perform symphony.create_ledger_partition(v_name);
+        execute format('alter table symphony.payment_outbox_attempts attach partition symphony.%I for values from (%L) to (%L)',
+          v_name, symphony.uuidv7_lower_bound(v_start), symphony.uuidv7_lower_bound(v_start + interval '168 hours'));
+        v_start := v_start + interval '168 hours';
+      end loop;
+    end $$";
+
+/// Building indexes after the rows is several times faster than maintaining them. For a superuser.
+const POSTPONE_INDEXES: &str = "
+    set allow_system_table_mods = on;
+    update pg_index set indisready = false
+    where indrelid in ('symphony.payment_outbox_pending'::regclass, 'symphony.payment_outbox_keys'::regclass)
+       or indrelid in (select inhrelid from pg_inherits where inhparent = 'symphony.payment_outbox_attempts'::regclass);
+    reset allow_system_table_mods";
+
+const BUILD_INDEXES: &str = "
+    set maintenance_work_mem = '1GB';
+    reindex table symphony.payment_outbox_pending;
+    reindex table symphony.payment_outbox_keys;
+    do $$
+    declare
+      v_name text;
+    begin
+      for v_name in select partition_name from symphony.payment_ledger_partitions() loop
+        execute format('reindex table symphony.%I', v_name);
+      end loop;
+      -- A call indexes one closed partition by participant.
+      while (select indexed <> '{}' from symphony.extend_ledger_at(now(), 1000000)) loop
+      end loop;
+    end $$;
+    reset maintenance_work_mem";
 
 /// Deletes all pending rows, with the trigger that forbids it disabled. For a session of the owner.
 pub async fn clear_pending(owner: &Client) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! Finds installed programs that tests run: Chromium and schemathesis.
+//! Finds installed programs that tests run: Chromium, schemathesis and DuckDB.
 
 use std::env;
 use std::fmt;
@@ -15,6 +15,8 @@ pub enum Tool {
     Chromium,
     /// Schemathesis, which tests an API against its OpenAPI description.
     Schemathesis,
+    /// DuckDB, as the program of `scripts/setup`, which runs one statement.
+    DuckDb,
 }
 
 /// The program was not found.
@@ -45,6 +47,7 @@ pub fn find(tool: Tool) -> Result<PathBuf, ToolNotFound> {
             (names, "--browser", "SYMPHONY_CHROMIUM")
         }
         Tool::Schemathesis => (&["schemathesis"], "--schemathesis", "SYMPHONY_SCHEMATHESIS"),
+        Tool::DuckDb => (&["duckdb"], "--duckdb", "SYMPHONY_DUCKDB"),
     };
     if let Some(named) = env::var_os(setting).filter(|named| !named.is_empty()) {
         return Ok(named.into());

@@ -8,7 +8,9 @@
 -- skips rows that another session has locked, and looks a second time for free rows behind them. The metadata of one
 -- claim adds up to at most claim_byte_limit(), uncompressed; a larger entry is returned alone. If an entry did not
 -- fit, the claim sends a notification, so that another claim follows at once.
--- Locks: the rows it returns; it waits for no row. Raises: P7005. For: symphony_executor.
+-- The first claim on another server opens a new epoch; see ensure_epoch.
+-- Locks: when the server has changed, those of advance_epoch; the rows it returns; it waits for no row. Raises: P7005; with a new epoch 25000
+-- outside READ COMMITTED and 55P03. For: symphony_executor.
 create or replace function symphony.claim_metadata_batch(
   p_worker text,
   p_size   int default 100)
@@ -51,6 +53,7 @@ begin
   if p_size is null then
     raise exception 'p_size must not be null' using errcode = 'P7005';
   end if;
+  perform ensure_epoch(p_worker);
 
   for v_look in 1 .. 2 loop
     if v_look = 1 then
@@ -138,7 +141,7 @@ begin
   end if;
 
   return query
-    select o.id, o.entity_type, o.entity_id, o.metadata, metadata_version(o.created_at), o.retry_count, o.max_retries, o.claim_token,
+    select o.id, o.entity_type, o.entity_id, o.metadata, metadata_version(o.created_at, o.epoch), o.retry_count, o.max_retries, o.claim_token,
            o.created_at
     from metadata_outbox o
     where o.id = any (v_taken)

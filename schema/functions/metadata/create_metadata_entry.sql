@@ -2,7 +2,8 @@
 --
 -- Of two writes of one entity the later must win in the second store. So the function locks the entity's row until the
 -- transaction ends, and created_at, which is the version, is later than that of every earlier entry of the entity.
--- Versions rise in commit order, even if the clock steps back. Under REPEATABLE READ and SERIALIZABLE PostgreSQL
+-- Versions rise in commit order, even if the clock steps back, and in a later epoch they are later than all before. Under
+-- REPEATABLE READ and SERIALIZABLE PostgreSQL
 -- raises 40001 if another transaction has written the entity since the snapshot.
 --
 -- Names have at most 200 characters, the metadata at most 1 MiB and 100 levels. The trigger on the table notifies an
@@ -34,8 +35,8 @@ begin
   perform check_payload('p_metadata', p_metadata, v_metadata_limit);
 
   v_now := next_metadata_version(p_entity_type, p_entity_id);
-  insert into metadata_outbox as o (id, entity_id, entity_type, metadata, max_retries, created_at, updated_at)
-  values (uuidv7(), p_entity_id, p_entity_type, p_metadata, p_max_retries, v_now, v_now)
+  insert into metadata_outbox as o (id, entity_id, entity_type, metadata, max_retries, created_at, updated_at, epoch)
+  values (uuidv7(), p_entity_id, p_entity_type, p_metadata, p_max_retries, v_now, v_now, number_epoch())
   returning o.id
   into v_id;
   return v_id;

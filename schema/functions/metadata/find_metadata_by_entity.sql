@@ -36,7 +36,7 @@ begin
   perform check_argument('p_entity_id', p_entity_id, 200);
   perform check_range('p_limit', p_limit, 1, 1000);
   return query
-    select o.id, metadata_version(o.created_at), o.status, o.retry_count, o.max_retries, o.last_error, o.next_retry_at,
+    select o.id, metadata_version(o.created_at, o.epoch), o.status, o.retry_count, o.max_retries, o.last_error, o.next_retry_at,
            o.processing_started_at, o.claimed_by, o.processed_at, o.created_at, o.updated_at
     from metadata_outbox o
     where o.entity_type = p_entity_type

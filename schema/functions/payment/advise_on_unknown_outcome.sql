@@ -3,7 +3,12 @@
 -- on_unknown is the policy for a rail that offers no inquiry or does not answer it. key_remembered says whether the
 -- rail still knows the idempotency key. It counts from the first lease under which the key may have been sent,
 -- redriven outboxes of the same key included, and includes p_sending_seconds for one more dispatch. Only while the key
--- is remembered does "never seen" mean never paid, and only then does the rail deduplicate a repeat.
+-- is remembered does "never seen" mean never paid, and only then does the rail deduplicate a repeat. An outbox of an
+-- earlier epoch may have been sent by an attempt that this database has lost, so it counts from its enqueue.
+--
+-- endpoint is where the worker sends to, as its claim said. other_endpoint is where an earlier attempt with an unknown
+-- outcome went, if that is another endpoint: see endpoint_of_unknown_outcome. If it is not null, the bank that may have paid
+-- is not the one that the worker reaches: the worker neither inquires nor sends, and records FAILED with OUTCOME_UNKNOWN.
 -- Locks: nothing. Raises: P7002, P7005. For: symphony_executor.
 create or replace function symphony.advise_on_unknown_outcome(
   p_outbox_id       uuid,
@@ -11,7 +16,9 @@ create or replace function symphony.advise_on_unknown_outcome(
   p_worker_id       text,
   p_sending_seconds int,
   out on_unknown     text,
-  out key_remembered boolean)
+  out key_remembered boolean,
+  out endpoint       text,
+  out other_endpoint text)
   language plpgsql
   stable
   security definer
@@ -41,6 +48,9 @@ begin
             hint = 'Drop the work and do not complete it again: the lease has expired, was released or was taken over.';
   end if;
 
+  endpoint := coalesce(v_row.claimed_endpoint, 'unnamed');
+  other_endpoint := endpoint_of_unknown_outcome(v_row.outbox_id, v_row.rail_type, endpoint);
+
   select r.on_unknown,
          r.key_memory_seconds is null
          or coalesce(
@@ -61,15 +71,22 @@ begin
         limit 1
       ) o
     )
-    select min(a.claimed_at) as first_claimed_at
-    from redrives r
-    cross join lateral (
-      select a.claimed_at
+    -- An earlier outbox whose rows were archived was claimed after its enqueue. Of other earlier ones the epoch is not known.
+    select min(case
+             when w.outbox_id = v_row.outbox_id and v_row.epoch <> r.epoch
+               then least(v_row.created_at, uuidv7_time(w.outbox_id), a.claimed_at)
+             when w.outbox_id <> v_row.outbox_id and r.epoch > 1
+               then least(uuidv7_time(w.outbox_id), a.created_at, a.claimed_at)
+             else coalesce(a.claimed_at, case when w.outbox_id <> v_row.outbox_id then uuidv7_time(w.outbox_id) end)
+           end) as first_claimed_at
+    from redrives w
+    left join lateral (
+      select a.claimed_at, a.created_at
       from payment_outbox_attempts a
-      where a.outbox_id = r.outbox_id
+      where a.outbox_id = w.outbox_id
       order by a.attempt_no
       limit 1
-    ) a
+    ) a on true
   ) f
   where r.rail_type = v_row.rail_type;
 end

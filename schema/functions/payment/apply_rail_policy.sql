@@ -18,6 +18,7 @@ begin
         backoff_cap_seconds = coalesce((p_policy ->> 'backoff_cap_seconds')::int, r.backoff_cap_seconds),
         ordered = coalesce((p_policy ->> 'ordered')::boolean, r.ordered),
         on_unknown = coalesce(p_policy ->> 'on_unknown', r.on_unknown),
+        on_epoch_change = coalesce(p_policy ->> 'on_epoch_change', r.on_epoch_change),
         max_in_flight = case when p_policy ? 'max_in_flight' then (p_policy ->> 'max_in_flight')::int else r.max_in_flight end,
         key_memory_seconds = case when p_policy ? 'key_memory_seconds' then (p_policy ->> 'key_memory_seconds')::int else r.key_memory_seconds end,
         updated_by = p_actor,

@@ -15,29 +15,30 @@ create or replace function symphony.check_outbox_ended()
   set enable_bitmapscan = off
 as $$
 declare
-  v_lost uuid;
+  v_ids      uuid[];
+  v_first_id uuid;
+  v_last_id  uuid;
+  v_lost     uuid;
 begin
   if tg_level = 'ROW' then
-    if not exists (
-      select
-      from payment_outbox_attempts a
-      where a.outbox_id = old.outbox_id
-        and a.state in ('DISPATCHED', 'FAILED'))
-    then
-      v_lost := old.outbox_id;
-    end if;
+    v_ids := array[old.outbox_id];
   else
-    select d.outbox_id
-    into v_lost
-    from deleted d
-    where (
-      select true
-      from payment_outbox_attempts a
-      where a.outbox_id = d.outbox_id
-        and a.state in ('DISPATCHED', 'FAILED')
-      limit 1) is null
-    limit 1;
+    v_ids := array(select d.outbox_id from deleted d order by d.outbox_id);
   end if;
+  -- The range lets PostgreSQL open only the partitions that have these outboxes.
+  v_first_id := v_ids[1];
+  v_last_id := v_ids[cardinality(v_ids)];
+  select d.outbox_id
+  into v_lost
+  from unnest(v_ids) as d (outbox_id)
+  where (
+    select true
+    from payment_outbox_attempts a
+    where a.outbox_id between v_first_id and v_last_id
+      and a.outbox_id = d.outbox_id
+      and a.state in ('DISPATCHED', 'FAILED')
+    limit 1) is null
+  limit 1;
   if v_lost is not null then
     raise exception 'delete on payment_outbox_pending: outbox % has not ended', v_lost
       using errcode = 'P0001',

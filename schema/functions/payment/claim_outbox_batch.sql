@@ -8,19 +8,45 @@
 -- many rows it has. The merged order of all rails, by next_attempt_at and created_at, decides how many rows each rail
 -- contributes. On an ordered rail (FIFO) the claim takes the head of each participant's stream only. Sequence order is
 -- commit order, so a claim that sees a row also sees every earlier row of the stream. The planner's choices are pinned,
--- because a session keeps its plans and the table may have been empty when they were made.
+-- because a session keeps its plans and the table may have been empty when they were made. Where a stream is read,
+-- rail_type || '' keeps them from the index of the claim order.
+--
+-- The usual case has three small statements of its own: a single rail has due rows, it has neither order nor limit, and
+-- all rows are first attempts. They lock the rows, check that, and lease them. If a row is not a first attempt, they lease
+-- nothing, and the general case follows.
 --
 -- The payloads of one claim add up to at most claim_byte_limit(), uncompressed. A row whose outbox already has a
 -- terminal ledger row is quarantined instead of claimed. p_limits bounds the rows per rail; see check_claim_limits.
--- Locks: the rows it returns; the row of each rail with an in-flight limit, unless another claim holds it;
+--
+-- A row of an earlier epoch may have been sent in a history that this database has lost. Its outcome is unknown until
+-- the ledger has an attempt that was leased in the current epoch. The first claim on another server opens the epoch; see
+-- ensure_epoch. Held rails are left out like paused ones.
+--
+-- With p_followers, such as {"sepa": 30}, the claim may also lease rows behind the heads of an ordered rail, at most that
+-- many per rail: see lock_run_followers. They count in the batch and in every limit, and one row of the batch at least is a head;
+-- heads take the places that followers leave. The worker must dispatch the rows of a participant on such a rail one
+-- after the other. It releases the rest as soon as one does not end as DISPATCHED, or when it loses a lease of the run.
+-- The setting symphony.claimed_runs has the rails on which the claim leased followers, as a JSON array, until the
+-- transaction ends. Without p_followers it leases heads only.
+--
+-- p_endpoints, such as {"sepa": "bank.example#6f0c…"}, says where the worker sends to on each rail. It belongs to the lease,
+-- so that the ledger knows it however the lease ends: see advise_on_unknown_outcome.
+--
+-- Of the rails in p_first_attempts the claim takes only rows that have not been attempted, the newest first: a worker whose
+-- circuit breaker is half-open probes such a rail with them. See lock_first_attempts.
+-- Locks: when the server has changed, those of advance_epoch; the rows it returns; the row of each rail with an in-flight limit,
+-- unless another claim holds it;
 -- payment_rails in ROW SHARE mode. It never waits for a producer, waits at most 400 ms for another claim, and at most
 -- 5 s for any lock.
 -- Raises: P7005, 25000 outside READ COMMITTED, 55P03 after 5 s behind a lock. For: symphony_executor.
 create or replace function symphony.claim_outbox_batch(
-  p_batch_size    int,
-  p_worker_id     text,
-  p_lease_seconds int,
-  p_limits        jsonb default null)
+  p_batch_size     int,
+  p_worker_id      text,
+  p_lease_seconds  int,
+  p_limits         jsonb default null,
+  p_followers      jsonb default null,
+  p_endpoints      jsonb default null,
+  p_first_attempts text[] default null)
   returns table (
     outbox_id        uuid,
     instruction_id   text,
@@ -50,7 +76,7 @@ as $$
 declare
   v_window         constant int := 1000;
   v_index          constant oid := 'payment_outbox_pending_claim_order'::regclass;
-  v_stream_index   constant oid := 'payment_outbox_pending_stream_order'::regclass;
+  v_stream_index   constant oid := 'payment_outbox_pending_sequence_is_unique'::regclass;
   -- Most sessions have saved no low watermark: then no rail is looked up.
   v_has_watermarks constant boolean := current_setting('symphony.claim_low_watermarks', true) <> '';
   v_rail           record;
@@ -62,6 +88,8 @@ declare
   -- many it parked.
   v_scan_limit     int := v_window + p_batch_size;
   v_examined       bigint;
+  -- Ordered rails: how many entries of the stream index were read to find the heads.
+  v_stream_scanned bigint;
   v_may_park       boolean := true;
   v_parked         int;
   -- The rails that have due rows and capacity, as parallel arrays.
@@ -80,6 +108,12 @@ declare
   -- The rows locked for the current rail, and for all rails of this round.
   v_found          tid[];
   v_row_ids        tid[];
+  -- How many more followers the claim may lease per rail; the rows of the current rail, and the rails that have some.
+  v_max_followers  jsonb := p_followers;
+  v_head_limit     int;
+  v_head_count     int;
+  v_followers      record;
+  v_run_rails      text[] := '{}';
   -- Those of the current rail whose lease has expired.
   v_expired_rows   tid[];
   v_expired_ids    uuid[];
@@ -88,25 +122,136 @@ declare
   v_claimed        int := 0;
   v_wanted         int;
   v_granted        int;
+  -- The usual case: how many rails may have due rows, the first of them, its low watermark and its endpoint, whether this is
+  -- the usual case, and the outboxes found with the first and the last of their ids.
+  v_open_rails     int;
+  v_usual_rail     text;
+  v_low_watermark  timestamptz;
+  -- The current epoch.
+  v_epoch          bigint;
+  v_endpoint       text;
+  -- The latest next_attempt_at of the rows found on a rail without order.
+  v_last_due       timestamptz;
+  v_is_usual       boolean;
+  v_found_ids      uuid[];
+  v_first_id       uuid;
+  v_last_id        uuid;
   -- An upper bound of the payload bytes found, and how many more the claim may return; negative once a row did not fit.
   v_bytes          bigint;
-  v_budget         bigint := claim_byte_limit();
+  v_budget         bigint;
 begin
-  perform check_range('p_batch_size', p_batch_size, 1, 1000);
-  perform check_argument('p_worker_id', p_worker_id, 200);
-  perform check_range('p_lease_seconds', p_lease_seconds, 1, 3600);
-  if p_limits is not null then
-    perform check_claim_limits(p_limits);
+  -- One expression, because five calls take as long as the lease of a row. The functions have the rules and raise the errors.
+  if (p_batch_size between 1 and 1000 and p_worker_id ~ '[^[:space:]]' and char_length(p_worker_id) <= 200
+      and p_lease_seconds between 1 and 3600
+      and (p_limits is null or jsonb_typeof(p_limits) = 'object'
+           and not jsonb_path_exists(p_limits, '$.* ? (@.type() != "number" || @ < 0 || @ > 1000000 || @.floor() != @)'))
+      and (p_followers is null or jsonb_typeof(p_followers) = 'object'
+           and not jsonb_path_exists(p_followers, '$.* ? (@.type() != "number" || @ < 0 || @ > 1000000 || @.floor() != @)'))
+      and current_setting('transaction_isolation') = 'read committed' and current_setting('synchronous_commit') <> 'off') is not true then
+    perform check_range('p_batch_size', p_batch_size, 1, 1000);
+    perform check_argument('p_worker_id', p_worker_id, 200);
+    perform check_range('p_lease_seconds', p_lease_seconds, 1, 3600);
+    if p_limits is not null then
+      perform check_claim_limits(p_limits);
+    end if;
+    if p_followers is not null then
+      perform check_claim_limits(p_followers, 'p_followers');
+    end if;
+    perform check_isolation();
+    perform require_synchronous_commit();
   end if;
-  perform check_isolation();
-  perform require_synchronous_commit();
-  -- Clear the list of an earlier call in this transaction.
+  -- A value is never longer than the whole, and one that begins with a visible character is not blank. What is left is for the function.
+  if p_endpoints is not null
+     and (jsonb_typeof(p_endpoints) = 'object' and pg_column_size(p_endpoints) <= 200
+          and not jsonb_path_exists(p_endpoints, '$.* ? (@.type() != "string" || @ < "!")')) is not true then
+    perform check_claim_endpoints(p_endpoints);
+  end if;
+  -- Clear the lists of an earlier call in this transaction.
   if current_setting('symphony.repaired_leases', true) <> '' then
     perform set_config('symphony.repaired_leases', '', true);
   end if;
-  -- Keeps rail policies constant during the claim; see lock_rail_policies.
+  if current_setting('symphony.claimed_runs', true) <> '' then
+    perform set_config('symphony.claimed_runs', '', true);
+  end if;
+  -- Before the lock: a claim that opens an epoch needs a stronger one, and two that held this one would wait for each other.
+  perform ensure_epoch(p_worker_id);
+  -- Keeps rail policies and the epoch constant during the claim; see lock_rail_policies.
   lock table payment_rails in row share mode;
 
+  -- The usual case.
+  select count(*), min(r.rail_type), bool_and(not r.ordered and r.max_in_flight is null), max(r.epoch)
+  into v_open_rails, v_usual_rail, v_is_usual, v_epoch
+  from payment_rails r
+  where not r.paused
+    and r.held_since_epoch is null
+    and (p_limits is null or (p_limits ->> r.rail_type)::int > 0);
+  if v_open_rails > 1 then
+    select count(*), min(r.rail_type), bool_and(not r.ordered and r.max_in_flight is null)
+    into v_open_rails, v_usual_rail, v_is_usual
+    from rails_with_due_rows(p_limits, v_has_watermarks) r;
+  end if;
+  if v_open_rails = 0 then
+    return;
+  elsif v_open_rails = 1 and v_is_usual and p_first_attempts is null then
+    v_low_watermark := case when v_has_watermarks then claim_low_watermark(v_usual_rail) else '-infinity' end;
+    v_capacity := least(p_batch_size, (p_limits ->> v_usual_rail)::int);
+    v_scanned := pg_stat_get_xact_tuples_returned(v_index);
+    select array_agg(d.row_id), array_agg(d.outbox_id), max(d.next_attempt_at),
+           bool_and(d.lease_token is null and d.attempt_count = 0 and d.epoch = v_epoch) and sum(d.bytes) <= claim_byte_limit()
+    into v_found, v_found_ids, v_last_due, v_is_usual
+    from (
+      select p.ctid as row_id, p.outbox_id, p.next_attempt_at, p.lease_token, p.attempt_count, p.epoch,
+             case when pg_column_compression(p.payload) is null then pg_column_size(p.payload) else 262144 end as bytes
+      from payment_outbox_pending p
+      where p.rail_type = v_usual_rail
+        and not p.parked
+        and p.next_attempt_at between v_low_watermark and now()
+        and (p.lease_expires_at is null or p.lease_expires_at <= now())
+      order by p.next_attempt_at, p.created_at
+      limit v_capacity
+      for no key update skip locked
+    ) d;
+    v_scanned := pg_stat_get_xact_tuples_returned(v_index) - v_scanned;
+    if v_low_watermark = '-infinity' and v_scanned > 200 + 3 * coalesce(cardinality(v_found), 0) then
+      perform save_claim_low_watermark(v_usual_rail, v_scanned, coalesce(cardinality(v_found), 0), v_last_due);
+    end if;
+    if v_found is null then
+      return;
+    end if;
+    if v_is_usual then
+      -- A row whose outbox has ended is quarantined below. The range lets PostgreSQL open only the partitions that have these outboxes.
+      -- Not sorted by the aggregate above: from PostgreSQL 16 on that would sort the rows of all aggregates.
+      if cardinality(v_found_ids) > 1 then
+        v_found_ids := array(select f.outbox_id from unnest(v_found_ids) as f (outbox_id) order by f.outbox_id);
+      end if;
+      v_first_id := v_found_ids[1];
+      v_last_id := v_found_ids[cardinality(v_found_ids)];
+      v_is_usual := not exists (
+        select
+        from payment_outbox_attempts a
+        where a.outbox_id between v_first_id and v_last_id
+          and a.outbox_id = any (v_found_ids));
+    end if;
+    if v_is_usual then
+      v_endpoint := p_endpoints ->> v_usual_rail;
+      -- The join returns the rows in the order of the array, which is the claim order.
+      return query
+        update payment_outbox_pending p
+        set claimed_by = p_worker_id,
+            claimed_at = now(),
+            lease_token = gen_random_uuid(),
+            lease_expires_at = now() + make_interval(secs => p_lease_seconds),
+            claimed_epoch = v_epoch,
+            claimed_endpoint = v_endpoint
+        from unnest(v_found) as f (row_id)
+        where p.ctid = f.row_id
+        returning p.outbox_id, p.instruction_id::text, p.participant_id::text, p.sequence_id::bigint, p.idempotency_key::text,
+                  p.rail_type::text, p.payload::jsonb, p.attempt_count::int, p.lease_token, p.lease_expires_at, false;
+      return;
+    end if;
+  end if;
+
+  v_budget := claim_byte_limit();
   -- One round is enough unless another claim takes rows that the quotas counted, or rows found have ended.
   for v_round in 1 .. 20 loop
     v_rails := '{}';
@@ -118,29 +263,8 @@ begin
     v_wanted := p_batch_size - v_claimed;
 
     for v_rail in
-      select r.rail_type, r.ordered, r.max_in_flight, f.low_watermark
-      from (
-        select r.*, count(*) over () as rails
-        from payment_rails r
-        where not r.paused
-          and (v_limits is null or (v_limits ->> r.rail_type)::int > 0)
-      ) r
-      cross join lateral (
-        select case when v_has_watermarks then claim_low_watermark(r.rail_type) else '-infinity' end
-        offset 0
-      ) f (low_watermark)
-      -- A single rail without limit and order is claimed without this check; the other rails must have a due row.
-      where r.rails = 1 and not r.ordered and r.max_in_flight is null
-         or (
-           select true
-           from payment_outbox_pending p
-           where p.rail_type = r.rail_type
-             and not p.parked
-             and p.next_attempt_at between f.low_watermark and now()
-             and (p.lease_expires_at is null or p.lease_expires_at <= now())
-           order by p.next_attempt_at, p.created_at
-           limit 1)
-      order by r.rail_type
+      select r.rail_type, r.ordered, r.max_in_flight, r.low_watermark
+      from rails_with_due_rows(v_limits, v_has_watermarks) r
     loop
       v_capacity := least(v_wanted, (v_limits ->> v_rail.rail_type)::int);
       if v_rail.max_in_flight is not null then
@@ -190,8 +314,13 @@ begin
                  select true
                  from payment_outbox_pending e
                  where e.participant_id = f.participant_id
-                   and e.rail_type = r.rail_type
+                   and e.sequence_id >= coalesce((
+                     select m.sequence_id
+                     from payment_stream_low_marks m
+                     where m.participant_id = f.participant_id
+                       and m.rail_type = r.rail_type), 1)
                    and e.sequence_id < f.sequence_id
+                   and e.rail_type || '' = r.rail_type
                  limit 1) is null
             limit r.capacity
           ) d
@@ -210,8 +339,18 @@ begin
       end if;
       continue when v_quotas[i] = 0;
       v_scanned := pg_stat_get_xact_tuples_returned(v_index);
-      if v_ordered[i] then
+      v_last_due := null;
+      if v_rails[i] = any (p_first_attempts) then
+        select f.row_ids, f.bytes
+        into v_found, v_bytes
+        from lock_first_attempts(v_rails[i], v_ordered[i], v_quotas[i]) f;
+        v_expired_rows := null;
+        v_expired_ids := null;
+        v_scanned := pg_stat_get_xact_tuples_returned(v_index);
+      elsif v_ordered[i] then
         v_examined := pg_stat_get_xact_numscans(v_stream_index);
+        v_stream_scanned := pg_stat_get_xact_tuples_returned(v_stream_index);
+        v_head_limit := greatest(v_quotas[i] - coalesce((v_max_followers ->> v_rails[i])::int, 0), 1);
         select array_agg(d.row_id), array_agg(d.row_id) filter (where d.lease_token is not null),
                array_agg(d.outbox_id) filter (where d.lease_token is not null), sum(d.bytes)
         into v_found, v_expired_rows, v_expired_ids, v_bytes
@@ -235,16 +374,42 @@ begin
               select true
               from payment_outbox_pending e
               where e.participant_id = p.participant_id
-                and e.rail_type = p.rail_type
+                and e.sequence_id >= coalesce((
+                  select m.sequence_id
+                  from payment_stream_low_marks m
+                  where m.participant_id = p.participant_id
+                    and m.rail_type = p.rail_type), 1)
                 and e.sequence_id < p.sequence_id
+                and e.rail_type || '' = p.rail_type
               limit 1) is null
           order by f.next_attempt_at, f.created_at
-          limit v_quotas[i]
+          limit v_head_limit
           for update of p skip locked
         ) d;
         -- The stream index was searched once for each row that was examined.
         v_examined := pg_stat_get_xact_numscans(v_stream_index) - v_examined;
-        if v_may_park and v_examined > coalesce(cardinality(v_found), 0) and coalesce(cardinality(v_found), 0) < v_quotas[i] then
+        v_head_count := coalesce(cardinality(v_found), 0);
+        v_stream_scanned := pg_stat_get_xact_tuples_returned(v_stream_index) - v_stream_scanned;
+        if v_head_count > 0 and v_stream_scanned > 200 + 10 * v_examined then
+          perform save_stream_low_marks(v_found);
+        end if;
+        if v_head_count > 0 and v_max_followers ? v_rails[i] and v_expired_rows is null then
+          -- Followers use what the heads of all rails leave.
+          v_followers := lock_run_followers(v_rails[i], v_found, least(
+            (v_max_followers ->> v_rails[i])::int,
+            v_capacities[i] - v_head_count,
+            v_wanted - cardinality(v_row_ids) - v_head_count
+              - coalesce((select sum(q.quota) from unnest(v_quotas[i + 1 :]) as q (quota)), 0)::int));
+          v_found := v_found || v_followers.row_ids;
+          v_bytes := v_bytes + v_followers.bytes;
+          if cardinality(v_followers.row_ids) > 0 then
+            v_run_rails := v_run_rails || v_rails[i];
+          end if;
+          -- There may be heads for the places that followers left: another round takes heads alone.
+          v_repeat := v_repeat or v_head_count = v_head_limit and cardinality(v_found) < v_quotas[i];
+          v_max_followers := v_max_followers - v_rails[i];
+        end if;
+        if v_may_park and v_examined > v_head_count and v_head_count < v_head_limit and coalesce(cardinality(v_found), 0) < v_quotas[i] then
           -- Some rows were behind a head, and the claim could use more. It reads a few of them at first, to park them.
           v_may_park := false;
           v_parked := park_behind_head(v_rails[i], 64, v_low_watermarks[i], v_found);
@@ -265,10 +430,10 @@ begin
         end if;
       else
         select array_agg(d.row_id), array_agg(d.row_id) filter (where d.lease_token is not null),
-               array_agg(d.outbox_id) filter (where d.lease_token is not null), sum(d.bytes)
-        into v_found, v_expired_rows, v_expired_ids, v_bytes
+               array_agg(d.outbox_id) filter (where d.lease_token is not null), sum(d.bytes), max(d.next_attempt_at)
+        into v_found, v_expired_rows, v_expired_ids, v_bytes, v_last_due
         from (
-          select p.ctid as row_id, p.outbox_id, p.lease_token,
+          select p.ctid as row_id, p.outbox_id, p.next_attempt_at, p.lease_token,
                  case when pg_column_compression(p.payload) is null then pg_column_size(p.payload) else 262144 end as bytes
           from payment_outbox_pending p
           where p.rail_type = v_rails[i]
@@ -281,8 +446,8 @@ begin
         ) d;
       end if;
       v_scanned := pg_stat_get_xact_tuples_returned(v_index) - v_scanned;
-      if v_low_watermarks[i] = '-infinity' and v_scanned > 5000 + 10 * coalesce(cardinality(v_found), 0) then
-        perform save_claim_low_watermark(v_rails[i], v_scanned);
+      if v_low_watermarks[i] = '-infinity' and v_scanned > 200 + 3 * coalesce(cardinality(v_found), 0) then
+        perform save_claim_low_watermark(v_rails[i], v_scanned, coalesce(cardinality(v_found), 0), v_last_due);
       end if;
 
       if v_expired_ids is not null then
@@ -326,10 +491,13 @@ begin
         set claimed_by = p_worker_id,
             claimed_at = now(),
             lease_token = gen_random_uuid(),
-            lease_expires_at = now() + make_interval(secs => p_lease_seconds)
+            lease_expires_at = now() + make_interval(secs => p_lease_seconds),
+            claimed_epoch = v_epoch,
+            claimed_endpoint = p_endpoints ->> p.rail_type,
+            parked = false
         where p.ctid = any (v_row_ids)
         returning p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
-                  p.attempt_count, p.lease_token, p.lease_expires_at, p.next_attempt_at, p.created_at
+                  p.attempt_count, p.lease_token, p.lease_expires_at, p.next_attempt_at, p.created_at, p.epoch
       ),
       in_flight as (
         insert into payment_rail_in_flight (rail_type, lease_token, outbox_id)
@@ -338,10 +506,12 @@ begin
         where l.rail_type = any (v_limited)
       )
       select l.outbox_id, l.instruction_id::text, l.participant_id::text, l.sequence_id::bigint, l.idempotency_key::text, l.rail_type::text,
-             l.payload::jsonb, l.attempt_count::int, l.lease_token, l.lease_expires_at, coalesce(a.error_code in (select u.error_code from unknown_outcome_codes u), false)
+             l.payload::jsonb, l.attempt_count::int, l.lease_token, l.lease_expires_at,
+             coalesce(a.error_code in (select u.error_code from unknown_outcome_codes u), false)
+             or (l.epoch <> v_epoch and a.epoch is distinct from v_epoch)
       from leased l
       left join lateral (
-        select a.error_code, a.state
+        select a.error_code, a.state, a.epoch
         from payment_outbox_attempts a
         where a.outbox_id = l.outbox_id
         order by a.attempt_no desc
@@ -364,8 +534,11 @@ begin
     exit when cardinality(v_rails) = 1
            or v_granted >= (select sum(q.quota) from unnest(v_quotas) as q (quota));
   end loop;
+  if cardinality(v_run_rails) > 0 then
+    perform set_config('symphony.claimed_runs', to_jsonb(v_run_rails)::text, true);
+  end if;
 end
 $$;
 
-comment on function symphony.claim_outbox_batch(int, text, int, jsonb) is
+comment on function symphony.claim_outbox_batch(int, text, int, jsonb, jsonb, jsonb, text[]) is
   'Leases a batch of due instructions to one worker, in the order of next_attempt_at and created_at.';

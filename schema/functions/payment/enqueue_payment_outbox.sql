@@ -6,7 +6,7 @@
 -- share a transaction.
 --
 -- A known key is an idempotent replay if the digest is the same, or if its outbox still exists with the same content.
--- After the rows of the outbox were removed, the digest alone decides, and sequence_id is null. Sequential scans are
+-- After the payload was erased or the rows were removed, the digest alone decides; after the latter sequence_id is null. Sequential scans are
 -- disabled: a session would keep a plan that was made while the table had one row.
 -- Locks: the key, then the participant's row, until the transaction ends. Raises: P7004, P7005, P7006, 40001.
 -- For: symphony_ingest.
@@ -32,9 +32,9 @@ declare
 begin
   -- The rules of check_enqueue, repeated here because a call costs as much as the row. It raises the error. The same for the digest of
   -- outbox_content_digest and, below, for uuidv7.
-  if (p_instruction_id ~ '[^[:space:]]' and char_length(p_instruction_id) <= 200
-      and p_participant_id ~ '[^[:space:]]' and char_length(p_participant_id) <= 200
-      and p_idempotency_key ~ '[^[:space:]]' and char_length(p_idempotency_key) <= 200
+  if ((ascii(p_instruction_id) between 33 and 126 or p_instruction_id ~ '[^[:space:]]') and char_length(p_instruction_id) <= 200
+      and (ascii(p_participant_id) between 33 and 126 or p_participant_id ~ '[^[:space:]]') and char_length(p_participant_id) <= 200
+      and (ascii(p_idempotency_key) between 33 and 126 or p_idempotency_key ~ '[^[:space:]]') and char_length(p_idempotency_key) <= 200
       and jsonb_typeof(p_payload) = 'object' and pg_column_size(p_payload) <= 262144 and pg_column_compression(p_payload) is null
       and (pg_column_size(p_payload) < 800 or not jsonb_path_exists(p_payload, '$.**{101 to last}'))) is not true then
     perform check_enqueue(array[p_instruction_id], array[p_participant_id], array[p_idempotency_key], array[p_rail_type], array[p_payload]);
@@ -45,32 +45,49 @@ begin
     'UTF8'));
 
   insert into payment_outbox_keys as k (idempotency_key, instruction_id, outbox_id, content_digest)
-  select p_idempotency_key, p_instruction_id,
-         overlay('0' || to_hex((date_part('epoch', clock_timestamp()) * 4096000)::bigint) || substr(gen_random_uuid()::text, 20)
-                 placing '7' from 13 for 0)::uuid,
-         v_digest
-  from payment_rails r
-  where r.rail_type = p_rail_type
-    and r.retired_at is null
+  values (
+    p_idempotency_key, p_instruction_id,
+    overlay('0' || to_hex((date_part('epoch', clock_timestamp()) * 4096000)::bigint) || substr(gen_random_uuid()::text, 20)
+            placing '7' from 13 for 0)::uuid,
+    v_digest)
   on conflict (idempotency_key, instruction_id) do nothing
   returning k.outbox_id
   into outbox_id;
   if outbox_id is not null then
+    -- The rail also has the newest epoch; the expression is number_floor, unless the server was promoted and no claim has noticed it yet.
     insert into payment_outbox_pending as p
-      (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, traceparent)
-    values (
-      enqueue_payment_outbox.outbox_id, p_instruction_id, p_participant_id, bump_participant_outbox_seq(p_participant_id),
-      p_idempotency_key, p_rail_type, p_payload,
-      case when current_setting('symphony.traceparent', true) <> '' then caller_traceparent() end)
+      (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, traceparent, epoch)
+    select enqueue_payment_outbox.outbox_id, p_instruction_id, p_participant_id,
+           bump_participant_outbox_seq(
+             p_participant_id,
+             case
+               when r.epoch_timeline = ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int
+                 then (r.epoch - 1) * 1000000000000
+             end),
+           p_idempotency_key, p_rail_type, p_payload,
+           case when current_setting('symphony.traceparent', true) <> '' then caller_traceparent() end,
+           r.epoch
+    from payment_rails r
+    where r.rail_type = p_rail_type
+      and r.retired_at is null
     returning p.sequence_id, p.created_at
     into sequence_id, created_at;
+    if sequence_id is null then
+      -- The error also undoes the key. check_enqueue takes the key for a known one, which may be of a retired rail.
+      perform check_enqueue(array[p_instruction_id], array[p_participant_id], array[p_idempotency_key], array[p_rail_type], array[p_payload]);
+      perform registered_rail(p_rail_type);
+      raise exception 'rail % was not registered when this statement began', p_rail_type
+        using errcode = '40001',
+              hint = 'Run the whole transaction again.';
+    end if;
     replayed := false;
     return;
   end if;
 
   perform check_enqueue(array[p_instruction_id], array[p_participant_id], array[p_idempotency_key], array[p_rail_type], array[p_payload]);
-  select k.outbox_id, k.content_digest = v_digest as same_digest, coalesce(o.created_at, k.created_at) as created_at, o.sequence_id,
-         (o.participant_id, o.rail_type, o.payload) is not distinct from (p_participant_id, p_rail_type, p_payload) as same_content
+  select k.outbox_id, k.content_digest = salt_digest(v_digest, k.digest_salt) as same_digest, coalesce(o.created_at, k.created_at) as created_at, o.sequence_id,
+         k.digest_salt is null
+         and (o.participant_id, o.rail_type, o.payload) is not distinct from (p_participant_id, p_rail_type, p_payload) as same_content
   into v_known
   from payment_outbox_keys k
   left join lateral (
@@ -87,8 +104,7 @@ begin
   where k.idempotency_key = p_idempotency_key
     and k.instruction_id = p_instruction_id;
   if not found then
-    -- The rail was registered between the two statements.
-    raise exception 'rail % was not registered when this statement began', p_rail_type
+    raise exception 'the idempotency key of instruction % was removed at the end of its retention', p_instruction_id
       using errcode = '40001',
             hint = 'Run the whole transaction again.';
   elsif not (v_known.same_digest or v_known.same_content) then

@@ -24,16 +24,18 @@ as $$
 declare
   v_count        constant int := coalesce(cardinality(p_instruction_ids), 0);
   v_rails        text[];
+  -- The newest epoch, which every rail has.
+  v_epoch        bigint;
   v_all_valid    boolean;
   v_new_ids      uuid[];
   v_digests      bytea[];
   -- The outbox ids that were registered, of the new keys.
   v_registered   uuid[];
   v_all_new      boolean;
-  -- The participants of the new keys: how many sequence numbers each takes, and the first of them.
+  -- The participants of the new keys: how many sequence numbers each takes, and the number after the last of them.
   v_participants text[];
   v_counts       int[];
-  v_firsts       bigint[];
+  v_nexts        bigint[];
   -- By position, if some keys are known: their outboxes, and the first whose content differs.
   v_outbox_ids   uuid[];
   v_sequence_ids bigint[];
@@ -50,7 +52,10 @@ begin
      is distinct from array_fill(format('[1:%s]', v_count), array[5]) then
     raise exception 'the five arrays must have one dimension that begins at 1' using errcode = 'P7005';
   end if;
-  v_rails := array(select r.rail_type from payment_rails r where r.retired_at is null);
+  select coalesce(array_agg(r.rail_type), '{}'), max(r.epoch)
+  into v_rails, v_epoch
+  from payment_rails r
+  where r.retired_at is null;
   -- The rules of check_enqueue and the digest of outbox_content_digest, written out: a call per row costs more than an
   -- index entry.
   select array_agg(g.digest), bool_and(g.is_valid)
@@ -60,9 +65,9 @@ begin
              concat(char_length(g.idempotency_key), ':', g.idempotency_key, char_length(g.instruction_id), ':', g.instruction_id,
                     char_length(g.participant_id), ':', g.participant_id, char_length(g.rail_type), ':', g.rail_type, g.payload::text),
              'UTF8')) as digest,
-           (g.instruction_id ~ '[^[:space:]]' and char_length(g.instruction_id) <= 200
-            and g.participant_id ~ '[^[:space:]]' and char_length(g.participant_id) <= 200
-            and g.idempotency_key ~ '[^[:space:]]' and char_length(g.idempotency_key) <= 200
+           ((ascii(g.instruction_id) between 33 and 126 or g.instruction_id ~ '[^[:space:]]') and char_length(g.instruction_id) <= 200
+            and (ascii(g.participant_id) between 33 and 126 or g.participant_id ~ '[^[:space:]]') and char_length(g.participant_id) <= 200
+            and (ascii(g.idempotency_key) between 33 and 126 or g.idempotency_key ~ '[^[:space:]]') and char_length(g.idempotency_key) <= 200
             and jsonb_typeof(g.payload) = 'object' and pg_column_size(g.payload) <= 262144
             and (pg_column_size(g.payload) < 800 or not jsonb_path_exists(g.payload, '$.**{101 to last}'))
             and g.rail_type = any (v_rails)) is true as is_valid
@@ -99,23 +104,25 @@ begin
       where v_all_new or g.new_id in (select unnest(v_registered))
       group by g.participant_id
     ) c;
-    v_firsts := allocate_outbox_sequences(v_participants, v_counts);
+    select a.participant_ids, a.next_sequence_ids
+    into v_participants, v_nexts
+    from allocate_outbox_sequences(v_participants, v_counts) a;
 
-    -- The sequence numbers by position; null for a known key.
+    -- The sequence numbers by position, counted from the last; null for a known key.
     v_sequence_ids := array(
       select case
-               when g.is_new then f.first + row_number() over (partition by g.participant_id, g.is_new order by g.place) - 1
+               when g.is_new then n.next - row_number() over (partition by g.participant_id, g.is_new order by g.place desc)
              end
       from (
         select g.participant_id, g.place, v_all_new or g.new_id in (select unnest(v_registered)) as is_new
         from unnest(p_participant_ids, v_new_ids) with ordinality as g (participant_id, new_id, place)
       ) g
-      left join unnest(v_participants, v_firsts) as f (participant_id, first) on f.participant_id = g.participant_id
+      left join unnest(v_participants, v_nexts) as n (participant_id, next) on n.participant_id = g.participant_id
       order by g.place);
     insert into payment_outbox_pending
-      (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, traceparent)
+      (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, traceparent, epoch)
     select g.new_id, g.instruction_id, g.participant_id, g.sequence_id, g.idempotency_key, g.rail_type, g.payload,
-           (select caller_traceparent())
+           (select caller_traceparent()), v_epoch
     from unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, v_new_ids, v_sequence_ids)
       as g (instruction_id, participant_id, idempotency_key, rail_type, payload, new_id, sequence_id)
     where g.sequence_id is not null;
@@ -133,13 +140,13 @@ begin
          array_agg(o.sequence_id order by g.place),
          array_agg(coalesce(o.created_at, k.created_at) order by g.place),
          min(g.place) filter (where not (
-           k.content_digest = g.digest
-           or (o.participant_id, o.rail_type, o.payload) is not distinct from (g.participant_id, g.rail_type, g.payload)))
+           k.content_digest = salt_digest(g.digest, k.digest_salt)
+           or k.digest_salt is null and (o.participant_id, o.rail_type, o.payload) is not distinct from (g.participant_id, g.rail_type, g.payload)))
   into v_outbox_ids, v_sequence_ids, v_created_ats, v_reuse_at
   from unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, v_digests) with ordinality
     as g (instruction_id, participant_id, idempotency_key, rail_type, payload, digest, place)
   cross join lateral (
-    select k.outbox_id, k.content_digest, k.created_at
+    select k.outbox_id, k.content_digest, k.digest_salt, k.created_at
     from payment_outbox_keys k
     where k.idempotency_key = g.idempotency_key
       and k.instruction_id = g.instruction_id

@@ -1,6 +1,6 @@
 -- Returns in how many milliseconds the next scheduled instruction is due, so that an idle relayer can wait until then.
 --
--- Null means that nothing is scheduled. Rows that are due already do not count: a claim finds them. Rows of paused
+-- Null means that nothing is scheduled. Rows that are due already do not count: a claim finds them. Rows of paused or held
 -- rails, and of rails that p_limits does not name, do not count either; see check_claim_limits.
 -- Locks: nothing. Raises: P7005. For: symphony_executor.
 create or replace function symphony.next_outbox_due(p_limits jsonb default null)
@@ -30,6 +30,7 @@ begin
       limit 1
     ) d
     where not r.paused
+      and r.held_since_epoch is null
       and (p_limits is null or p_limits ? r.rail_type));
 end
 $$;

@@ -11,6 +11,7 @@
 -- UPDATE under way, so PostgreSQL would follow the head's versions and wait at a stronger lock, in spite of SKIP
 -- LOCKED. Both transactions are short, and neither waits for a producer. Returns how many rows were parked; null if
 -- none was, because each head was locked.
+-- rail_type || '' keeps the plan from the index of the claim order.
 -- Locks: the rows it parks, and their heads. For: claim_outbox_batch.
 create or replace function symphony.park_behind_head(
   p_rail_type     text,
@@ -56,7 +57,12 @@ begin
              h.lease_token is not null or coalesce(h.ctid = any (p_claimed), false) as is_leased
       from payment_outbox_pending h
       where h.participant_id = p.participant_id
-        and h.rail_type = p.rail_type
+        and h.sequence_id >= coalesce((
+          select m.sequence_id
+          from payment_stream_low_marks m
+          where m.participant_id = p.participant_id
+            and m.rail_type = p.rail_type), 1)
+        and h.rail_type || '' = p.rail_type
       order by h.sequence_id
       limit 1
     ) h
@@ -64,6 +70,7 @@ begin
       and (not h.is_leased or h.claimed_at < now() - interval '1 second' or p.sequence_id >= h.sequence_id + 16)
       and not p.parked
       and p.lease_token is null
+      and not coalesce(p.ctid = any (p_claimed), false)
     for no key update of p skip locked
   ) w;
   if v_waiting is null then

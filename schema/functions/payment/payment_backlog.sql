@@ -33,7 +33,7 @@ begin
   max_rows := max_rows_per_rail(p_max_rows);
 
   with counted as materialized (
-    select r.rail_type, r.paused, r.ordered, r.max_in_flight, r.retired_at is not null as retired,
+    select r.rail_type, r.paused, r.held_since_epoch, r.ordered, r.max_in_flight, r.retired_at is not null as retired,
            f.due, f.leased, f.expired, s.scheduled, k.parked,
            least(f.oldest_at, s.oldest_at, k.oldest_at) as oldest_at,
            d.next_attempt_at as oldest_due_at,
@@ -106,7 +106,7 @@ begin
     group by w.rail_type
   ),
   described as (
-    select c.rail_type, c.paused, c.ordered, c.max_in_flight, c.due, c.leased, c.expired, c.scheduled, c.parked,
+    select c.rail_type, c.paused, c.held_since_epoch, c.ordered, c.max_in_flight, c.due, c.leased, c.expired, c.scheduled, c.parked,
            greatest(coalesce(extract(epoch from now() - least(c.oldest_at, o.created_at)), 0), 0)::numeric(20, 3) as oldest_pending_age_seconds,
            coalesce(extract(epoch from now() - c.oldest_due_at), 0)::numeric(20, 3) as oldest_due_age_seconds,
            greatest(coalesce(extract(epoch from now() - c.oldest_parked_at), 0), 0)::numeric(20, 3) as oldest_parked_age_seconds,

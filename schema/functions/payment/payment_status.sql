@@ -55,6 +55,7 @@ begin
   described as (
     select r.rail_type,
            r.paused,
+           r.held_since_epoch,
            coalesce(p.due + p.parked, 0) as due_unleased_count,
            coalesce(p.leased, 0) as leased_count,
            coalesce(p.expired, 0) as expired_lease_count,

@@ -1,7 +1,7 @@
 -- Records the outcomes of leases: appends a ledger row each, and deletes the pending row or schedules its retry.
 --
--- It serves batches with a RETRYABLE, repairs and takeovers; record_terminal_attempts is the fast path for
--- terminal outcomes. These two functions are the only ones that write the ledger. The caller has locked the rows, has
+-- It serves batches with a RETRYABLE, repairs and takeovers. complete_outbox_batch and record_terminal_attempts are the
+-- short paths for terminal outcomes. No other function writes the ledger. The caller has locked the rows, has
 -- checked the leases, and gives no row twice. ZOMBIE_REQUEUE is the outcome of an expired lease. A row whose outbox
 -- already has a terminal ledger row is quarantined and not returned, so that it does not stop the others. place is the
 -- position of the argument, from 1.
@@ -56,7 +56,8 @@ declare
 begin
   with leased as materialized (
     select g.place, p.ctid as pending_row, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key,
-           p.rail_type, p.payload, p.claimed_at, p.claimed_by, p.created_at, p.next_attempt_at,
+           p.rail_type, p.payload, p.claimed_at, p.claimed_by, p.claimed_endpoint, p.created_at, p.next_attempt_at,
+           coalesce(p.claimed_epoch, p.epoch) as epoch,
            g.state as outcome, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds,
            r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight,
            coalesce(l.attempt_no, 0) + 1 as attempt_no,
@@ -105,12 +106,12 @@ begin
   appended as (
     insert into payment_outbox_attempts
       (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no,
-       state, claimed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at)
+       state, claimed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at, epoch, endpoint)
     select uuidv7(), s.outbox_id, s.instruction_id, s.participant_id, s.sequence_id, s.idempotency_key, s.rail_type, s.payload,
            s.attempt_no, s.state, s.claimed_at, s.rail_reference, s.rail_code,
            case when s.exhausted then 'RETRIES_EXHAUSTED' else s.error_code end,
            case when s.message is not null then clean_error_text(s.message) end,
-           s.latency_ms, s.claimed_by, s.created_at
+           s.latency_ms, s.claimed_by, s.created_at, s.epoch, s.claimed_endpoint
     from (
       select s.*, case when s.exhausted then concat_ws(': ', s.error_code, s.error_message) else s.error_message end as message
       from outcomes s
@@ -128,6 +129,7 @@ begin
         claimed_at = null,
         lease_token = null,
         lease_expires_at = null,
+        claimed_endpoint = null,
         attempt_count = greatest(p.attempt_count, s.attempt_no),
         next_attempt_at = s.retry_at
     from outcomes s

@@ -1,7 +1,8 @@
 -- Records terminal outcomes: checks the leases, appends DISPATCHED or FAILED to the ledger, and deletes the pending
 -- rows.
 --
--- Most completions are terminal, so this is one statement and the DELETE is also the lock. It finds a row by outbox,
+-- complete_outbox_batch records the usual outcome itself; this is for the other terminal ones. It is one statement, and
+-- the DELETE is also the lock. It finds a row by outbox,
 -- token, worker and expiry, waits for a concurrent change, and checks again. Its conditions are those of
 -- lock_leased_outboxes; a lock before the DELETE would write every row twice. attempt_no is read in the same
 -- statement: while a worker holds the lease, no other session appends to its outbox.
@@ -63,8 +64,8 @@ begin
       and p.claimed_by = p_worker_id
       and p.lease_expires_at > now()
     returning g.place, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
-              p.claimed_at, p.created_at, g.state, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms,
-              g.attempt_id
+              p.claimed_at, p.claimed_endpoint, p.created_at, g.state, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms,
+              g.attempt_id, coalesce(p.claimed_epoch, p.epoch) as epoch
   ),
   numbered as materialized (
     select g.*,
@@ -80,11 +81,11 @@ begin
   appended as (
     insert into payment_outbox_attempts
       (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no,
-       state, claimed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at)
+       state, claimed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at, epoch, endpoint)
     select n.attempt_id, n.outbox_id, n.instruction_id, n.participant_id, n.sequence_id, n.idempotency_key, n.rail_type, n.payload, n.attempt_no,
            n.state, n.claimed_at, n.rail_reference, n.rail_code, n.error_code,
            case when n.error_message is not null then clean_error_text(n.error_message) end,
-           n.latency_ms, p_worker_id, n.created_at
+           n.latency_ms, p_worker_id, n.created_at, n.epoch, n.claimed_endpoint
     from numbered n
   )
   select array_agg(n.place order by n.place), array_agg(n.attempt_no order by n.place),

@@ -1,7 +1,7 @@
 -- Redrives a terminal failure as a new outbox: same instruction, key, rail and payload, a new sequence number.
 --
 -- The failed outbox is never reopened. A failure with unknown outcome may have been paid: it can be redriven only
--- after an operator has resolved it as NOT_PAID.
+-- after an operator has resolved it as NOT_PAID. One whose payload was erased cannot be redriven: there is nothing to send.
 -- Locks: the key, then the participant's row.
 -- Raises: P7003, P7005, P7006 for a retired rail, 25000 outside READ COMMITTED. For: symphony_operator.
 create or replace function symphony.redrive_payment_outbox(
@@ -36,13 +36,21 @@ begin
             hint = 'Ask the bank, then call symphony.resolve_payment_outbox with PAID or NOT_PAID and the evidence.';
   end if;
 
+  if exists (select from payment_payload_erasures e where e.outbox_id = p_outbox_id) then
+    raise exception 'the payload of outbox % was erased, so it cannot be redriven', p_outbox_id
+      using errcode = 'P7003',
+            hint = 'Enqueue a new instruction if the payment is still due.';
+  end if;
+
   perform registered_rail(v_failure.rail_type);
 
   insert into payment_outbox_pending as p
-    (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, redrive_of)
+    (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, redrive_of, epoch)
   values
     (uuidv7(), v_failure.instruction_id, v_failure.participant_id, bump_participant_outbox_seq(v_failure.participant_id),
-     v_failure.idempotency_key, v_failure.rail_type, v_failure.payload, p_outbox_id)
+     v_failure.idempotency_key, v_failure.rail_type, v_failure.payload, p_outbox_id,
+     -- Of the failure's epoch: an earlier redrive of it may have been paid, and lost with that epoch.
+     v_failure.epoch)
   returning p.outbox_id, p.sequence_id, p.created_at
   into outbox_id, sequence_id, created_at;
 

@@ -27,8 +27,11 @@ begin
 
   select r.* into v_before from payment_rails r where r.rail_type = p_rail_type;
   if v_before.rail_type is null then
-    insert into payment_rails as r (rail_type, updated_by)
-    values (p_rail_type, p_actor)
+    insert into payment_rails as r (rail_type, updated_by, epoch, epoch_timeline)
+    select p_rail_type, p_actor, e.counter, e.timeline
+    from epoch e
+    order by e.counter desc
+    limit 1
     returning r.* into v_rail;
   elsif v_before.retired_at is null then
     raise exception 'rail % is registered already', p_rail_type
@@ -45,6 +48,7 @@ begin
         paused = default,
         on_unknown = default,
         key_memory_seconds = default,
+        on_epoch_change = default,
         retired_at = null
     where r.rail_type = p_rail_type;
   end if;

@@ -2,7 +2,7 @@
 --
 -- A retired rail is not registered: its policy cannot change until it is registered again.
 -- Locks: nothing. Raises: P7006.
--- For: set_payment_rail, pause_or_resume_rail, retire_payment_rail and redrive_payment_outbox.
+-- For: set_payment_rail, pause_or_resume_rail, retire_payment_rail, recover_epoch, redrive_payment_outbox and enqueue_payment_outbox.
 create or replace function symphony.registered_rail(p_rail_type text)
   returns symphony.payment_rails
   language plpgsql

@@ -41,6 +41,7 @@ begin
         claimed_at = null,
         lease_token = null,
         lease_expires_at = null,
+        claimed_endpoint = null,
         next_attempt_at = coalesce(now() + make_interval(secs => p_delay_seconds), p.next_attempt_at)
     where p.outbox_id = any (array(select l.outbox_id from leased l))
     returning p.outbox_id

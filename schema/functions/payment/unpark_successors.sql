@@ -5,6 +5,7 @@
 -- docs/decisions/0001-ordered-rails.md. No INSERT announces the successor, so an idle relayer is notified here.
 -- The arrays name the rows that ended on ordered rails. p_capacity_freed says that a rail with max_in_flight has a
 -- free lease again: it needs the same notification, because no INSERT sends one.
+-- rail_type || '' keeps the plan from the index of the claim order.
 -- Locks: the successors. For: record_attempts, record_terminal_attempts and quarantine_outbox.
 create or replace function symphony.unpark_successors(p_participants text[], p_rails text[], p_sequence_ids bigint[], p_capacity_freed boolean)
   returns void
@@ -25,12 +26,17 @@ begin
   if p_participants is not null then
     with successors as (
       select n.outbox_id, n.parked
-      from unnest(p_participants, p_rails, p_sequence_ids) as e (participant_id, rail_type, sequence_id)
+      from (
+        -- Of a run that ended together, one look-up: what follows its first row follows the others too.
+        select e.participant_id, e.rail_type, min(e.sequence_id) as sequence_id
+        from unnest(p_participants, p_rails, p_sequence_ids) as e (participant_id, rail_type, sequence_id)
+        group by e.participant_id, e.rail_type
+      ) e
       cross join lateral (
         select p.outbox_id, p.parked
         from payment_outbox_pending p
         where p.participant_id = e.participant_id
-          and p.rail_type = e.rail_type
+          and p.rail_type || '' = e.rail_type
           and p.sequence_id > e.sequence_id
           and p.lease_token is null
         order by p.sequence_id

@@ -22,6 +22,7 @@ create table symphony.metadata_outbox (
   processed_at          timestamptz,
   created_at            timestamptz              not null,
   updated_at            timestamptz              not null,
+  epoch                 bigint                   not null default 1,
   constraint metadata_outbox_pkey primary key (id),
   constraint metadata_outbox_retry_count_is_not_negative check (retry_count >= 0),
   constraint metadata_outbox_max_retries_is_bounded check (max_retries between 1 and 100),
@@ -84,8 +85,9 @@ comment on column symphony.metadata_outbox.processing_started_at is 'When it was
 comment on column symphony.metadata_outbox.claim_token is 'Proves the claim under which it is PROCESSING.';
 comment on column symphony.metadata_outbox.claimed_by is 'Worker that claimed it last.';
 comment on column symphony.metadata_outbox.processed_at is 'When it was published.';
-comment on column symphony.metadata_outbox.created_at is 'When it was created, and its version: within an entity it rises in the order of commits.';
+comment on column symphony.metadata_outbox.created_at is 'When it was created. Within an entity it rises in the order of commits, and with the epoch it is the version; see metadata_version.';
 comment on column symphony.metadata_outbox.updated_at is 'When its status changed last.';
+comment on column symphony.metadata_outbox.epoch is 'The epoch in which it was created, or after a promotion the one that the next claim opened.';
 comment on index symphony.metadata_outbox_fresh is 'Entries that were never claimed, the oldest first.';
 comment on index symphony.metadata_outbox_retries is 'Entries that failed and have retries left, by when they are due.';
 comment on index symphony.metadata_outbox_exhausted is 'Entries that failed, have no retries left and are not in the DLQ yet.';

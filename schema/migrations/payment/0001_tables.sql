@@ -21,14 +21,15 @@ comment on domain symphony.payload_object is 'jsonb that is an object of at most
 -- writes to it, one of a domain only where the value itself is written. Names are compared byte by byte: in indexes that is several times as fast as
 -- by the rules of a language.
 create domain symphony.short_text as text collate "C"
-  constraint short_text_is_neither_blank_nor_long check (value ~ '\S' and char_length(value) <= 200);
+  -- A regular expression costs as much as an index entry, and most values begin with a visible character.
+  constraint short_text_is_neither_blank_nor_long check ((value >= '!' or value ~ '\S') and char_length(value) <= 200);
 
 comment on domain symphony.short_text is 'A name or key: not blank, at most 200 characters, compared byte by byte.';
 
 create domain symphony.sequence_number as bigint
   constraint sequence_number_starts_at_one check (value >= 1);
 
-comment on domain symphony.sequence_number is 'A place in the order of a participant: 1, 2, 3, …';
+comment on domain symphony.sequence_number is 'A place in the order of a participant: 1, 2, 3, …; in a later epoch from (epoch - 1) * 10^12 + 1 on.';
 
 create domain symphony.attempt_count as int
   constraint attempt_count_is_in_range check (value between 0 and 20);
@@ -67,6 +68,10 @@ create table symphony.payment_rails (
   paused               boolean     not null default false,
   on_unknown           text        not null default 'INQUIRE',
   key_memory_seconds   int,
+  on_epoch_change      text        not null default 'INQUIRE',
+  held_since_epoch     bigint,
+  epoch                bigint      not null,
+  epoch_timeline       int         not null,
   updated_by           text        not null,
   updated_at           timestamptz not null default clock_timestamp(),
   retired_at           timestamptz,
@@ -78,6 +83,7 @@ create table symphony.payment_rails (
   constraint payment_rails_max_in_flight_is_positive check (max_in_flight >= 1),
   constraint payment_rails_on_unknown_is_a_policy check (on_unknown in ('INQUIRE', 'RESEND', 'STOP')),
   constraint payment_rails_key_memory_seconds_is_positive check (key_memory_seconds >= 1),
+  constraint payment_rails_on_epoch_change_is_a_policy check (on_epoch_change in ('INQUIRE', 'HOLD')),
   constraint payment_rails_updated_by_is_a_name check (updated_by ~ '\S' and char_length(updated_by) <= 200)
 );
 
@@ -91,6 +97,10 @@ comment on column symphony.payment_rails.max_in_flight is 'In-flight limit: the 
 comment on column symphony.payment_rails.paused is 'Whether claims skip this rail.';
 comment on column symphony.payment_rails.on_unknown is 'What to do when an outcome is unknown and the rail cannot say: INQUIRE first, RESEND or STOP.';
 comment on column symphony.payment_rails.key_memory_seconds is 'How long the rail remembers an idempotency key; null is for ever.';
+comment on column symphony.payment_rails.on_epoch_change is 'What to do with the payments of earlier epochs when a new one opens: INQUIRE about each before it is sent, or HOLD the rail.';
+comment on column symphony.payment_rails.held_since_epoch is 'The epoch that held the rail: claims skip it until recover_epoch. Null: it is not held.';
+comment on column symphony.payment_rails.epoch is 'The newest epoch: the same on all rails, and kept here because every enqueue and every claim reads a rail anyway.';
+comment on column symphony.payment_rails.epoch_timeline is 'The timeline of the newest epoch.';
 comment on column symphony.payment_rails.updated_by is 'Who changed the policy last.';
 comment on column symphony.payment_rails.updated_at is 'When the policy was changed last.';
 comment on column symphony.payment_rails.retired_at is 'When the rail was retired: nothing more can be enqueued to it. Null while it is registered.';
@@ -104,6 +114,7 @@ create table symphony.payment_outbox_keys (
   outbox_id       uuid                   not null,
   content_digest  symphony.sha256_digest not null,
   created_at      timestamptz            not null default now(),
+  digest_salt     bytea,
   constraint payment_outbox_keys_pkey primary key (idempotency_key, instruction_id)
 );
 
@@ -112,17 +123,18 @@ create index payment_outbox_keys_by_instruction
   on symphony.payment_outbox_keys (instruction_id);
 
 comment on table symphony.payment_outbox_keys is
-  'The registry of idempotency keys: which outbox a key of an instruction has. A redrive moves it to the new outbox; nothing else changes a row.';
+  'The registry of idempotency keys: which outbox a key of an instruction has. A redrive moves it to the new outbox, an erasure salts its digest; nothing else changes a row, and retention alone removes it.';
 comment on column symphony.payment_outbox_keys.idempotency_key is 'The idempotency key.';
 comment on column symphony.payment_outbox_keys.instruction_id is 'The instruction that the key was used for.';
 comment on column symphony.payment_outbox_keys.outbox_id is 'The newest outbox of this key; older ones follow from the redrives in payment_outbox_operations.';
-comment on column symphony.payment_outbox_keys.content_digest is 'SHA-256 of key, instruction, participant, rail and payload; see outbox_content_digest.';
+comment on column symphony.payment_outbox_keys.content_digest is 'SHA-256 of key, instruction, participant, rail and payload; see outbox_content_digest. With digest_salt, SHA-256 of the salt and that.';
 comment on column symphony.payment_outbox_keys.created_at is 'When the key was used first.';
+comment on column symphony.payment_outbox_keys.digest_salt is 'The salt of content_digest since the payload was erased; null before.';
 comment on index symphony.payment_outbox_keys_by_instruction is 'Finds the keys of an instruction.';
 
 -- The hot table. Every row is inserted once, leased by an update, and deleted soon after. The lease
--- columns are in no index and in no index predicate, so that with half of each page kept free a lease
--- is a heap-only update; see docs/decisions/0002-leases-without-an-index.md.
+-- columns are in no index and in no index predicate, so that with more than half of each page kept free a lease
+-- is a heap-only update, though it makes the row longer; see docs/decisions/0002-leases-without-an-index.md.
 create table symphony.payment_outbox_pending (
   outbox_id        uuid                     not null,
   instruction_id   symphony.short_text      not null,
@@ -141,12 +153,16 @@ create table symphony.payment_outbox_pending (
   redrive_of       uuid,
   traceparent      symphony.w3c_traceparent,
   parked           boolean                  not null default false,
+  epoch            bigint                   not null,
+  claimed_epoch    bigint,
+  claimed_endpoint text,
   constraint payment_outbox_pending_pkey primary key (outbox_id),
   constraint payment_outbox_pending_sequence_is_unique unique (participant_id, sequence_id),
   constraint payment_outbox_pending_lease_is_whole_or_absent check (
-    num_nulls(claimed_by, claimed_at, lease_token, lease_expires_at) in (0, 4) and not (parked and lease_token is not null))
+    num_nulls(claimed_by, claimed_at, lease_token, lease_expires_at) in (0, 4)
+    and not (parked and lease_token is not null) and not (lease_token is null and claimed_endpoint is not null))
 ) with (
-  fillfactor = 50,
+  fillfactor = 45,
   autovacuum_vacuum_scale_factor = 0.02,
   autovacuum_vacuum_threshold = 1000,
   autovacuum_vacuum_cost_delay = 0,
@@ -158,15 +174,11 @@ create table symphony.payment_outbox_pending (
 create index payment_outbox_pending_claim_order
   on symphony.payment_outbox_pending (rail_type, parked, next_attempt_at, created_at);
 
--- The order of a participant's rows, for ordered rails.
-create index payment_outbox_pending_stream_order
-  on symphony.payment_outbox_pending (participant_id, rail_type, sequence_id);
-
 comment on table symphony.payment_outbox_pending is 'Instructions that have not ended yet, each with its lease while a worker holds one.';
 comment on column symphony.payment_outbox_pending.outbox_id is 'UUIDv7 of this outbox row.';
 comment on column symphony.payment_outbox_pending.instruction_id is 'The order to pay.';
 comment on column symphony.payment_outbox_pending.participant_id is 'The party whose instructions are sequenced.';
-comment on column symphony.payment_outbox_pending.sequence_id is 'Place in the order of that participant: 1, 2, 3, … without gaps.';
+comment on column symphony.payment_outbox_pending.sequence_id is 'Place in the order of that participant: 1, 2, 3, … without gaps within an epoch; see number_floor.';
 comment on column symphony.payment_outbox_pending.idempotency_key is 'The name under which the rail must not pay twice; the same on every attempt.';
 comment on column symphony.payment_outbox_pending.rail_type is 'The rail that carries it.';
 comment on column symphony.payment_outbox_pending.payload is 'What the rail is given: a JSON object.';
@@ -180,9 +192,27 @@ comment on column symphony.payment_outbox_pending.lease_expires_at is 'When the 
 comment on column symphony.payment_outbox_pending.redrive_of is 'The terminal failure that this row tries again.';
 comment on column symphony.payment_outbox_pending.traceparent is 'W3C trace context of the caller, from the setting symphony.traceparent.';
 comment on column symphony.payment_outbox_pending.parked is 'Parked: claims skip it because an earlier row of its participant on an ordered rail is pending.';
+comment on column symphony.payment_outbox_pending.epoch is 'The epoch in which it was enqueued.';
+comment on column symphony.payment_outbox_pending.claimed_epoch is 'The epoch in which its newest lease was granted; null before the first. Stays when the lease ends.';
+comment on column symphony.payment_outbox_pending.claimed_endpoint is 'Where the worker that holds the lease sends to: the endpoint that it named when it claimed; null if it named none.';
 comment on index symphony.payment_outbox_pending_claim_order is
   'Rows of a rail in claim order, parked rows apart from the others.';
-comment on index symphony.payment_outbox_pending_stream_order is 'Rows of one participant on one rail in sequence.';
+comment on index symphony.payment_outbox_pending_sequence_is_unique is 'Rows of one participant in sequence: for ordered rails too, whose look-ups begin at payment_stream_low_marks.';
+
+-- Where the look-ups of an ordered rail begin, for participants with many pending rows on other rails. An index by participant, rail and sequence
+-- would need no such table, but would cost every enqueue as much as a third of its rows; see docs/decisions/0001-ordered-rails.md.
+create table symphony.payment_stream_low_marks (
+  participant_id text collate "C" not null,
+  rail_type      text collate "C" not null,
+  sequence_id    bigint           not null,
+  constraint payment_stream_low_marks_pkey primary key (participant_id, rail_type)
+);
+
+comment on table symphony.payment_stream_low_marks is
+  'No row of this participant on this ordered rail with a lower sequence number is pending, now or later, because sequence order is commit order. Written by save_stream_low_marks alone.';
+comment on column symphony.payment_stream_low_marks.participant_id is 'The participant.';
+comment on column symphony.payment_stream_low_marks.rail_type is 'The ordered rail.';
+comment on column symphony.payment_stream_low_marks.sequence_id is 'The sequence number of the head that a claim found after many rows of other rails.';
 
 -- The ledger, partitioned by the time of the enqueue, which a UUIDv7 begins with: all attempts of an outbox are in one partition, so an index of that
 -- partition keeps them unique. extend_payment_ledger makes the partitions; see docs/decisions/0009-ledger-partitions.md.
@@ -207,6 +237,8 @@ create table symphony.payment_outbox_attempts (
   worker_id       text                          not null,
   created_at      timestamptz                   not null,
   database_user   text collate "C"              not null default session_user,
+  epoch           bigint                        not null,
+  endpoint        text collate "C",
   constraint payment_outbox_attempts_pkey primary key (outbox_id, attempt_no),
   constraint payment_outbox_attempts_number_in_range check (attempt_no between 1 and 20),
   constraint payment_outbox_attempts_latency_is_positive check (latency_ms >= 0)
@@ -230,7 +262,7 @@ comment on column symphony.payment_outbox_attempts.participant_id is 'Its partic
 comment on column symphony.payment_outbox_attempts.sequence_id is 'Its sequence number, as it was.';
 comment on column symphony.payment_outbox_attempts.idempotency_key is 'Its idempotency key, as it was.';
 comment on column symphony.payment_outbox_attempts.rail_type is 'Its rail, as it was.';
-comment on column symphony.payment_outbox_attempts.payload is 'Its payload, as it was.';
+comment on column symphony.payment_outbox_attempts.payload is 'Its payload, as it was; a tombstone once it has been erased.';
 comment on column symphony.payment_outbox_attempts.attempt_no is 'The last number of this outbox in the ledger plus 1.';
 comment on column symphony.payment_outbox_attempts.state is 'How the attempt ended.';
 comment on column symphony.payment_outbox_attempts.claimed_at is 'When the lease of this attempt was granted.';
@@ -243,6 +275,8 @@ comment on column symphony.payment_outbox_attempts.latency_ms is 'How long the r
 comment on column symphony.payment_outbox_attempts.worker_id is 'Worker that held the lease.';
 comment on column symphony.payment_outbox_attempts.created_at is 'When the outbox row was enqueued, as it was.';
 comment on column symphony.payment_outbox_attempts.database_user is 'The login that recorded it: the worker''s, or the one that repaired or took over its lease.';
+comment on column symphony.payment_outbox_attempts.epoch is 'The epoch in which the lease of this attempt was granted.';
+comment on column symphony.payment_outbox_attempts.endpoint is 'Where the worker of this attempt sends to, as it said when it claimed: a name and a digest of what identifies the bank there. Null if it named none.';
 comment on index symphony.payment_outbox_attempts_one_terminal_per_outbox is
   'Invariant: an outbox ends once. The lease is what prevents a second ending; this index is the backstop, and a violation of it is an alarm.';
 comment on index symphony.payment_outbox_attempts_failures is 'Terminal failures in the order in which they happened.';
@@ -253,7 +287,7 @@ create table symphony.payment_outbox_operations (
   outbox_id     uuid,
   new_outbox_id uuid,
   resolution    text,
-  rail_type     text        not null,
+  rail_type     text,
   policy_before jsonb,
   policy_after  jsonb,
   actor         text        not null,
@@ -263,15 +297,22 @@ create table symphony.payment_outbox_operations (
   created_at    timestamptz not null default clock_timestamp(),
   constraint payment_outbox_operations_pkey primary key (operation_id),
   constraint payment_outbox_operations_is_known check (operation in (
-    'REDRIVE', 'RESOLVE', 'REGISTER_RAIL', 'SET_RAIL', 'RETIRE_RAIL', 'PAUSE_RAIL', 'RESUME_RAIL', 'REPAIR')),
+    'REDRIVE', 'RESOLVE', 'REGISTER_RAIL', 'SET_RAIL', 'RETIRE_RAIL', 'PAUSE_RAIL', 'RESUME_RAIL', 'REPAIR', 'MAKE_DUE', 'ERASE',
+    'SET_RETENTION', 'ARCHIVE_PARTITION', 'DROP_PARTITION', 'OPEN_EPOCH', 'RECOVER_EPOCH', 'DECLARE_SAME_ENDPOINT',
+    'REVOKE_SAME_ENDPOINT')),
   constraint payment_outbox_operations_resolution_is_known check (resolution in ('PAID', 'NOT_PAID', 'SKIPPED')),
   constraint payment_outbox_operations_is_complete check (
     case operation
       when 'REDRIVE' then num_nulls(outbox_id, new_outbox_id) = 0
       when 'RESOLVE' then num_nulls(outbox_id, resolution) = 0
+      when 'ERASE' then num_nulls(outbox_id) = 0 and num_nonnulls(new_outbox_id, resolution, policy_before, policy_after) = 0
       when 'REPAIR' then num_nonnulls(outbox_id, new_outbox_id, resolution, policy_after) = 0
+      when 'REVOKE_SAME_ENDPOINT' then policy_before is not null and policy_after is null
+      when 'MAKE_DUE' then num_nonnulls(outbox_id, new_outbox_id, resolution, policy_before, policy_after) = 0
       else policy_after is not null
     end),
+  constraint payment_outbox_operations_has_a_rail check (
+    (rail_type is null) = (operation in ('SET_RETENTION', 'ARCHIVE_PARTITION', 'DROP_PARTITION', 'OPEN_EPOCH'))),
   constraint payment_outbox_operations_actor_is_a_name check (actor ~ '\S' and char_length(actor) <= 200),
   constraint payment_outbox_operations_reason_is_given check (reason ~ '\S' and char_length(reason) <= 2000)
 );
@@ -287,15 +328,15 @@ create index payment_outbox_operations_by_new_outbox
 create index payment_outbox_operations_by_time
   on symphony.payment_outbox_operations (created_at, operation_id);
 
-comment on table symphony.payment_outbox_operations is 'The audit log: redrives, resolutions, rail changes and repairs. Append-only.';
+comment on table symphony.payment_outbox_operations is 'The audit log: redrives, resolutions, repairs, erasures, and changes of rails, endpoints, retention, ledger partitions and epochs. Append-only.';
 comment on column symphony.payment_outbox_operations.operation_id is 'UUIDv7 of this operation.';
 comment on column symphony.payment_outbox_operations.operation is 'What was done.';
-comment on column symphony.payment_outbox_operations.outbox_id is 'The terminal failure it was done to.';
+comment on column symphony.payment_outbox_operations.outbox_id is 'The terminal failure it was done to, or the outbox whose payload was erased.';
 comment on column symphony.payment_outbox_operations.new_outbox_id is 'The outbox that a redrive made.';
 comment on column symphony.payment_outbox_operations.resolution is 'What an operator found out: PAID, NOT_PAID, or SKIPPED for a failure with known outcome that needs no action.';
-comment on column symphony.payment_outbox_operations.rail_type is 'The rail concerned.';
-comment on column symphony.payment_outbox_operations.policy_before is 'The rail''s policy before a change; null when it was registered.';
-comment on column symphony.payment_outbox_operations.policy_after is 'The rail''s policy after a change.';
+comment on column symphony.payment_outbox_operations.rail_type is 'The rail concerned; null where it is about retention, a partition or an epoch.';
+comment on column symphony.payment_outbox_operations.policy_before is 'The policy of the rail, the retention or the epoch before a change; the two endpoints of a declaration that was revoked. Null when a rail was registered.';
+comment on column symphony.payment_outbox_operations.policy_after is 'The policy of the rail, the retention or the epoch after a change; the two endpoints that were declared the same; of a partition: what was archived or dropped.';
 comment on column symphony.payment_outbox_operations.actor is 'Who did it, in their own words.';
 comment on column symphony.payment_outbox_operations.reason is 'Why they did it.';
 comment on column symphony.payment_outbox_operations.database_user is 'The login that did it.';
@@ -303,6 +344,31 @@ comment on column symphony.payment_outbox_operations.created_at is 'When they di
 comment on index symphony.payment_outbox_operations_by_outbox is 'What was done to an outbox.';
 comment on index symphony.payment_outbox_operations_by_time is 'What was done during a time, in order.';
 comment on index symphony.payment_outbox_operations_by_new_outbox is 'Which failure an outbox tries again.';
+
+-- What operators declared about endpoints that are the same bank. The audit log keeps every declaration and revocation.
+create table symphony.payment_endpoint_aliases (
+  rail_type   text        not null,
+  endpoint    text        not null,
+  same_as     text        not null,
+  declared_by text        not null,
+  reason      text        not null,
+  declared_at timestamptz not null default clock_timestamp(),
+  constraint payment_endpoint_aliases_pkey primary key (rail_type, endpoint, same_as),
+  constraint payment_endpoint_aliases_endpoint_is_a_name check (endpoint ~ '\S' and char_length(endpoint) <= 200),
+  constraint payment_endpoint_aliases_same_as_is_a_name check (same_as ~ '\S' and char_length(same_as) <= 200),
+  constraint payment_endpoint_aliases_are_two check (endpoint <> same_as),
+  constraint payment_endpoint_aliases_declared_by_is_a_name check (declared_by ~ '\S' and char_length(declared_by) <= 200),
+  constraint payment_endpoint_aliases_reason_is_given check (reason ~ '\S' and char_length(reason) <= 2000)
+);
+
+comment on table symphony.payment_endpoint_aliases is
+  'Pairs of endpoints of a rail that an operator declared to be the same bank. Written by declare_same_endpoint and revoke_same_endpoint alone; see is_same_endpoint.';
+comment on column symphony.payment_endpoint_aliases.rail_type is 'The rail.';
+comment on column symphony.payment_endpoint_aliases.endpoint is 'An endpoint, as the ledger names it; unnamed stands for attempts without one.';
+comment on column symphony.payment_endpoint_aliases.same_as is 'Another endpoint of the same bank, with the same memory of idempotency keys.';
+comment on column symphony.payment_endpoint_aliases.declared_by is 'Who declared it, in their own words.';
+comment on column symphony.payment_endpoint_aliases.reason is 'How they know.';
+comment on column symphony.payment_endpoint_aliases.declared_at is 'When they declared it.';
 
 -- The leases in flight on rails with max_in_flight. Claims write it under the lock of the rail's row; policy changes and
 -- retirements write it under the lock of payment_rails. A row whose lease is no longer live does not count.
@@ -351,7 +417,7 @@ comment on column symphony.payment_outbox_quarantine.participant_id is 'Its part
 comment on column symphony.payment_outbox_quarantine.sequence_id is 'Its sequence number, as the pending row had it.';
 comment on column symphony.payment_outbox_quarantine.idempotency_key is 'Its idempotency key, as the pending row had it.';
 comment on column symphony.payment_outbox_quarantine.rail_type is 'Its rail, as the pending row had it.';
-comment on column symphony.payment_outbox_quarantine.payload is 'Its payload, as the pending row had it.';
+comment on column symphony.payment_outbox_quarantine.payload is 'Its payload, as the pending row had it; a tombstone once it has been erased.';
 comment on column symphony.payment_outbox_quarantine.attempt_count is 'Its attempts, as the pending row had them.';
 comment on column symphony.payment_outbox_quarantine.created_at is 'When it was enqueued, as the pending row had it.';
 comment on column symphony.payment_outbox_quarantine.redrive_of is 'The terminal failure that it tried again.';
@@ -363,6 +429,30 @@ comment on column symphony.payment_outbox_quarantine.ledger_state is 'How the le
 comment on column symphony.payment_outbox_quarantine.ledger_completed_at is 'When the ledger says it ended.';
 comment on column symphony.payment_outbox_quarantine.database_user is 'The login whose call found it.';
 comment on column symphony.payment_outbox_quarantine.quarantined_at is 'When it was found.';
+
+-- One row per outbox whose payload was erased. The salt makes the digest in the tombstone useless for guessing a payload, so no runtime role may read
+-- this table.
+create table symphony.payment_payload_erasures (
+  outbox_id    uuid        not null,
+  operation_id uuid        not null,
+  salt         bytea       not null,
+  erased_at    timestamptz not null default clock_timestamp(),
+  constraint payment_payload_erasures_pkey primary key (outbox_id),
+  constraint payment_payload_erasures_salt_has_32_bytes check (octet_length(salt) = 32)
+);
+
+comment on table symphony.payment_payload_erasures is
+  'The outboxes whose payloads were erased, each with its salt. Append-only, written by erase_payment_payload alone.';
+comment on column symphony.payment_payload_erasures.outbox_id is 'The outbox.';
+comment on column symphony.payment_payload_erasures.operation_id is 'The ERASE in payment_outbox_operations, with actor and reason.';
+comment on column symphony.payment_payload_erasures.salt is '32 random bytes before the digest of the payment; see salt_digest.';
+comment on column symphony.payment_payload_erasures.erased_at is 'When it was erased first, as the tombstone says.';
+
+-- ANALYZE copies values of a column into the statistics, where an erasure does not reach them. No search is by payload.
+alter table symphony.payment_outbox_pending alter column payload set statistics 0;
+alter table symphony.payment_outbox_attempts alter column payload set statistics 0;
+alter table symphony.payment_outbox_quarantine alter column payload set statistics 0;
+alter table symphony.payment_outbox_keys alter column content_digest set statistics 0;
 
 -- How far the sweep of repair_expired_leases has come: one row, written only while a rail has more due rows than a repair reads.
 create table symphony.payment_repair_cursor (
@@ -379,3 +469,57 @@ comment on table symphony.payment_repair_cursor is
   'Where the next repair continues its sweep of payment_outbox_pending. Touched by repair_expired_leases alone.';
 comment on column symphony.payment_repair_cursor.is_only_row is 'Always true: the table has one row.';
 comment on column symphony.payment_repair_cursor.next_page is 'The first page of payment_outbox_pending that the next repair reads.';
+
+-- What was archived: a partition whose rows were read back from its archive and are the same. drop_archived_partition needs a row here.
+create table symphony.payment_ledger_archives (
+  archive_id      uuid                   not null,
+  archive_name    text                   not null,
+  partition_name  text                   not null,
+  partition_oid   oid                    not null,
+  from_id         uuid,
+  to_id           uuid                   not null,
+  row_count       bigint                 not null,
+  content_digest  symphony.sha256_digest not null,
+  manifest_digest symphony.sha256_digest not null,
+  location        text                   not null,
+  actor           text                   not null,
+  reason          text                   not null,
+  database_user   text                   not null default session_user,
+  archived_at     timestamptz            not null default clock_timestamp(),
+  constraint payment_ledger_archives_pkey primary key (archive_id),
+  constraint payment_ledger_archives_name_is_unique unique (archive_name),
+  constraint payment_ledger_archives_row_count_is_not_negative check (row_count >= 0),
+  constraint payment_ledger_archives_location_is_given check (location ~ '\S' and char_length(location) <= 2000),
+  constraint payment_ledger_archives_actor_is_a_name check (actor ~ '\S' and char_length(actor) <= 200),
+  constraint payment_ledger_archives_reason_is_given check (reason ~ '\S' and char_length(reason) <= 2000)
+);
+
+comment on table symphony.payment_ledger_archives is 'The archived partitions of the ledger, each with where it is and its digests. Append-only.';
+comment on column symphony.payment_ledger_archives.archive_id is 'UUIDv7 of this archive.';
+comment on column symphony.payment_ledger_archives.archive_name is 'The name of its folder.';
+comment on column symphony.payment_ledger_archives.partition_name is 'The partition that was archived.';
+comment on column symphony.payment_ledger_archives.partition_oid is 'The table that was the partition: a later one of the same name is another table.';
+comment on column symphony.payment_ledger_archives.from_id is 'It holds outboxes from this id on; null: from the first.';
+comment on column symphony.payment_ledger_archives.to_id is 'It holds outboxes before this id.';
+comment on column symphony.payment_ledger_archives.row_count is 'How many rows it has.';
+comment on column symphony.payment_ledger_archives.content_digest is 'Digest of all rows in order; see ledger_partition_digest.';
+comment on column symphony.payment_ledger_archives.manifest_digest is 'SHA-256 of its manifest, which has those of the files.';
+comment on column symphony.payment_ledger_archives.location is 'Where it was written.';
+comment on column symphony.payment_ledger_archives.actor is 'Who archived it, in their own words.';
+comment on column symphony.payment_ledger_archives.reason is 'Why they archived it.';
+comment on column symphony.payment_ledger_archives.database_user is 'The login that archived it.';
+comment on column symphony.payment_ledger_archives.archived_at is 'When it was recorded, after it had been read back.';
+
+-- How far the sweep of remove_expired_keys has come: one row.
+create table symphony.payment_key_cursor (
+  is_only_row boolean not null default true,
+  next_page   bigint  not null default 0,
+  constraint payment_key_cursor_pkey primary key (is_only_row),
+  constraint payment_key_cursor_has_one_row check (is_only_row),
+  constraint payment_key_cursor_next_page_is_not_negative check (next_page >= 0)
+) with (fillfactor = 50);
+
+comment on table symphony.payment_key_cursor is
+  'Where the next call continues its sweep of payment_outbox_keys. Touched by remove_expired_keys alone.';
+comment on column symphony.payment_key_cursor.is_only_row is 'Always true: the table has one row.';
+comment on column symphony.payment_key_cursor.next_page is 'The first page of payment_outbox_keys that the next call reads.';

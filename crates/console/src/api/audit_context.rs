@@ -10,6 +10,8 @@ use crate::problem::Problem;
 
 /// The longest name of an operator. Together with the name of the token it fits the database's limit.
 const MAX_ACTOR_CHARS: usize = 100;
+/// The longest reason, blanks around it included: the database's limit.
+const MAX_REASON_CHARS: usize = 2000;
 
 /// The operator and the reason of an action. The audit log keeps both for ever.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -39,6 +41,12 @@ impl AuditContext {
             return Err(Problem::bad_request(format!(
                 "actor is longer than {MAX_ACTOR_CHARS} characters: give a name"
             )));
+        }
+        if self.reason.chars().count() > MAX_REASON_CHARS {
+            return Err(Problem::bad_request(format!("reason is longer than {MAX_REASON_CHARS} characters")));
+        }
+        if actor.contains('\0') || reason.contains('\0') {
+            return Err(Problem::bad_request("actor and reason must not contain a NUL character"));
         }
         if actor.is_empty() {
             return Err(Problem::bad_request("actor is empty: give the name of the operator"));

@@ -128,6 +128,12 @@ impl BulkRedrive {
     pub(crate) async fn run(self, console: &Console, caller: &Caller) -> Result<BulkRedriveResult, Problem> {
         let rail_type = optional_name("rail_type", self.rail_type)?;
         let error_code = optional_name("error_code", self.error_code)?;
+        // A dry run needs no reason, and refuses a wrong one.
+        let audit = if self.expected.is_some() || !self.reason.is_empty() {
+            Some(AuditContext { actor: self.actor, reason: self.reason }.for_caller(caller)?)
+        } else {
+            None
+        };
         let count = async |client: &_| {
             reader::count_dead_letters(client, rail_type.as_deref(), error_code.as_deref()).await
         };
@@ -138,8 +144,7 @@ impl BulkRedrive {
             redriven: Vec::new(),
             refused: Vec::new(),
         };
-        let Some(expected) = self.expected else { return Ok(result) };
-        let audit = AuditContext { actor: self.actor, reason: self.reason }.for_caller(caller)?;
+        let (Some(expected), Some(audit)) = (self.expected, audit) else { return Ok(result) };
         if expected != counted.known {
             let detail = format!(
                 "{} dead letters match now, not {expected}: repeat the dry run and check them",

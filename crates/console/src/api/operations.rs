@@ -13,7 +13,7 @@ use crate::paging::{self, CursorKind, Page};
 use crate::problem::Problem;
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
-    let summary = "The audit log, latest first: redrives, resolutions, rail changes and repairs.";
+    let summary = "The audit log, latest first: redrives, resolutions, rail changes, repairs and erasures.";
     vec![Endpoint::get::<PageParams, Page<Operation>, _>("/operations", Scope::Audit, summary, log)]
 }
 

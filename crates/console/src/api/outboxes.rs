@@ -1,4 +1,4 @@
-//! Payments: search, one outbox with its timeline, its payload, redrive and resolve.
+//! Payments: search, one outbox with its timeline, its payload, redrive, resolve and erase.
 
 use axum::Json;
 use axum::extract::State;
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use symphony_db::OutboxId;
-use symphony_db::payment::operator::{self, Redriven, Resolved};
+use symphony_db::payment::operator::{self, Erased, Redriven, Resolved};
 use symphony_db::payment::reader::{self, Operation, Outbox, OutboxSearch, TimelineEvent};
 use symphony_db::payment::{OutboxState, Payload, Resolution};
 
@@ -122,6 +122,11 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             "Resolve a terminal failure: record whether it was paid.",
             resolve,
         ),
+        Endpoint::post::<AuditContext, Erased, _>(
+            "/outboxes/{outbox_id}/erase",
+            "Erase the payload of a payment that has ended, in all outboxes that redrives link with it.",
+            erase,
+        ),
     ]
 }
 
@@ -150,7 +155,9 @@ pub(crate) async fn outbox_timeline(
         let (events, operations) = (reader::timeline(client, id).await?, reader::operations(client, id).await?);
         Ok(Some(OutboxTimeline { outbox, events, operations }))
     };
-    let mut timeline = console.database.read(read).await?.ok_or_else(not_found)?;
+    let Some(mut timeline) = console.database.read(read).await? else {
+        return Err(archived_or_not_found(console, id).await?);
+    };
     if !caller.may_see_operators() {
         for operation in &mut timeline.operations {
             for field in [&mut operation.actor, &mut operation.reason, &mut operation.database_user] {
@@ -180,6 +187,21 @@ pub(crate) async fn outbox_payload(console: &Console, id: OutboxId) -> Result<Pa
     payload.ok_or_else(not_found)
 }
 
+/// Says where the ledger rows of an outbox were archived, if its time is that of an archive.
+async fn archived_or_not_found(console: &Console, id: OutboxId) -> Result<Problem, Problem> {
+    let id = id.to_string();
+    let found = console.database.read(async |client| reader::archived_outboxes(client, &id).await).await?;
+    Ok(found.first().map_or_else(not_found, |found| {
+        let at = found.archived_at.strftime("%Y-%m-%d");
+        let place = &found.location;
+        Problem::not_found(if found.is_registered {
+            format!("ledger row of this outbox: it was archived on {at}, in {place}")
+        } else {
+            format!("outbox with this id in the database; the ledger rows of its time were archived on {at}, in {place}")
+        })
+    }))
+}
+
 fn not_found() -> Problem {
     Problem::not_found("outbox with this id")
 }
@@ -203,4 +225,14 @@ async fn resolve(
     let audit = AuditContext { actor: request.actor, reason: request.reason }.for_caller(&caller)?;
     let resolve = async |client: &_| operator::resolve(client, id, request.resolution, audit.as_db()).await;
     Ok(Json(console.database.act(resolve).await?))
+}
+
+async fn erase(
+    State(console): State<ConsoleState>,
+    caller: Caller,
+    PathId(id): PathId<OutboxId>,
+    JsonBody(audit_context): JsonBody<AuditContext>,
+) -> Result<Json<Erased>, Problem> {
+    let audit = audit_context.for_caller(&caller)?;
+    Ok(Json(console.database.act(async |client| operator::erase(client, id, audit.as_db()).await).await?))
 }

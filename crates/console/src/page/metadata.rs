@@ -181,6 +181,7 @@ pub(super) async fn payload(
         heading: "Metadata for the second store",
         back_path: format!("/metadata/{id}"),
         back_label: "Back to the entry",
+        notice: None,
         payload: payload.as_json().to_owned(),
     }))
 }

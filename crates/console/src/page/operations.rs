@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::Value;
+use symphony_db::payment::OperationKind;
 use symphony_db::payment::reader::{self, Operation};
 
 use super::time::Moment;
@@ -75,12 +76,22 @@ fn row(operation: Operation) -> Row {
         at: Moment::of(operation.created_at),
         what: format!("{}{resolution}", operation.operation),
         outbox: operation.outbox_id.map(|id| id.to_string()),
-        changes: changes(operation.policy_before.as_ref(), operation.policy_after.as_ref()),
-        rail: operation.rail_type,
+        changes: match operation.operation {
+            OperationKind::DeclareSameEndpoint => pair(operation.policy_after.as_ref()),
+            OperationKind::RevokeSameEndpoint => pair(operation.policy_before.as_ref()),
+            _ => changes(operation.policy_before.as_ref(), operation.policy_after.as_ref()),
+        },
+        rail: operation.rail_type.unwrap_or_default(),
         actor: operation.actor,
         login: operation.database_user,
         reason: operation.reason,
     }
+}
+
+/// The two endpoints of a declaration, as text.
+fn pair(endpoints: Option<&Value>) -> String {
+    let name = |field| endpoints.and_then(|pair| pair[field].as_str()).unwrap_or_default();
+    format!("{} = {}", name("endpoint"), name("same_as"))
 }
 
 /// The changed fields of a policy, as text.

@@ -1,4 +1,4 @@
-//! The page of one payment: its state, its timeline, and the forms to resolve or redrive it.
+//! The page of one payment: its state, its timeline, and the forms to resolve, redrive or erase it.
 
 use askama::Template;
 use axum::extract::State;
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use symphony_db::OutboxId;
 use symphony_db::payment::reader::{Operation, TimelineEvent};
-use symphony_db::payment::{EventKind, OutboxState, Resolution, operator};
+use symphony_db::payment::{EventKind, OperationKind, OutboxState, Resolution, operator};
 
 use super::form::{CsrfForm, check_confirmation};
 use super::texts::{self, Summary};
@@ -43,6 +43,8 @@ struct Page {
     not_paid: bool,
     skippable: bool,
     may_redrive: bool,
+    erased: Option<String>,
+    may_erase: bool,
 }
 
 /// One entry of the timeline.
@@ -65,6 +67,7 @@ pub(super) async fn page(
     let Summary { tone, headline, next_step, link } = texts::outbox_summary(&outbox);
     let failed = outbox.state == OutboxState::Failed && outbox.redriven_as.is_none();
     let unknown = outbox.outcome_unknown && outbox.resolution.is_none();
+    let has_payload = outbox.payload_erased_at.is_none();
     Ok(render(&Page {
         layout: Layout::new(&console, &visitor, ""),
         id: outbox.outbox_id.to_string(),
@@ -83,11 +86,15 @@ pub(super) async fn page(
         redrive_of: outbox.redrive_of.map(|id| id.to_string()),
         redriven_as: outbox.redriven_as.map(|id| id.to_string()),
         steps: steps(&events, &operations, outbox.outcome_unknown),
+        erased: erasure(&operations),
+        may_erase: has_payload
+            && (outbox.state == OutboxState::Dispatched || failed && outbox.resolution.is_some()),
         unknown,
         may_resolve: failed && matches!(outbox.resolution, None | Some(Resolution::NotPaid)),
         not_paid: outbox.resolution.is_none(),
         skippable: outbox.resolution.is_none() && !outbox.outcome_unknown,
         may_redrive: failed
+            && has_payload
             && match outbox.resolution {
                 None => !outbox.outcome_unknown,
                 Some(Resolution::NotPaid) => true,
@@ -102,9 +109,11 @@ pub(super) async fn payload(
     PathId(id): PathId<OutboxId>,
 ) -> Result<Response, PageError> {
     let payload = api::outbox_payload(&console, id).await?;
+    let api::OutboxTimeline { operations, .. } = api::outbox_timeline(&console, &visitor.caller, id).await?;
     Ok(render(&PayloadPage {
         layout: Layout::new(&console, &visitor, ""),
         title: "Payload",
+        notice: erasure(&operations),
         heading: "Payload for the rail",
         back_path: format!("/outboxes/{id}"),
         back_label: "Back to the outbox",
@@ -121,9 +130,9 @@ pub(super) async fn export(
     Ok(api::timeline_file(&console, id, format).await?)
 }
 
-/// The fields of the redrive form.
+/// The fields of the forms to redrive and to erase.
 #[derive(Deserialize)]
-pub(super) struct RedriveForm {
+pub(super) struct ConfirmedForm {
     #[serde(default)]
     actor: String,
     reason: String,
@@ -144,7 +153,7 @@ pub(super) async fn redrive(
     State(console): State<ConsoleState>,
     visitor: Visitor,
     PathId(id): PathId<OutboxId>,
-    CsrfForm(form): CsrfForm<RedriveForm>,
+    CsrfForm(form): CsrfForm<ConfirmedForm>,
 ) -> Result<Response, PageError> {
     check_confirmation(&form.confirm, &id.to_string())?;
     let audit = AuditContext { actor: form.actor, reason: form.reason }.for_caller(&visitor.caller)?;
@@ -163,6 +172,24 @@ pub(super) async fn resolve(
     let resolve = async |client: &_| operator::resolve(client, id, form.resolution, audit.as_db()).await;
     console.database.act(resolve).await?;
     Ok(Redirect::to(&format!("/outboxes/{id}")).into_response())
+}
+
+pub(super) async fn erase(
+    State(console): State<ConsoleState>,
+    visitor: Visitor,
+    PathId(id): PathId<OutboxId>,
+    CsrfForm(form): CsrfForm<ConfirmedForm>,
+) -> Result<Response, PageError> {
+    check_confirmation(&form.confirm, &id.to_string())?;
+    let audit = AuditContext { actor: form.actor, reason: form.reason }.for_caller(&visitor.caller)?;
+    console.database.act(async |client| operator::erase(client, id, audit.as_db()).await).await?;
+    Ok(Redirect::to(&format!("/outboxes/{id}")).into_response())
+}
+
+/// When the payload was erased first, by whom and why; none if it was not.
+fn erasure(operations: &[Operation]) -> Option<String> {
+    let first = operations.iter().find(|operation| operation.operation == OperationKind::Erase)?;
+    Some(format!("Payload erased on {} by {}: {}", Moment::of(first.created_at).text, first.actor, first.reason))
 }
 
 /// The events of an outbox and the operators' actions on it, oldest first, each with the time since the one before.

@@ -48,8 +48,8 @@ pub(super) fn tone(state: OutboxState, unknown: bool) -> &'static str {
     match state {
         OutboxState::Dispatched => "ok",
         OutboxState::Failed | OutboxState::LeaseExpired => "bad",
-        OutboxState::Scheduled | OutboxState::Paused if unknown => "bad",
-        OutboxState::Scheduled | OutboxState::Paused => "retry",
+        OutboxState::Scheduled | OutboxState::Paused | OutboxState::Held if unknown => "bad",
+        OutboxState::Scheduled | OutboxState::Paused | OutboxState::Held => "retry",
         OutboxState::Due | OutboxState::Leased | OutboxState::Parked => "wait",
     }
 }

@@ -108,8 +108,8 @@ fn rails(lane: &api::Payments) -> Vec<Rail> {
         let rate = done.map_or(0, |done| done.attempts) as f64 / lane.recent.span_seconds.max(1.0);
         Rail {
             name: rail.rail_type.clone(),
-            state: if rail.paused { "PAUSED" } else { "RUNNING" },
-            tone: if rail.paused { "retry" } else { "ok" },
+            state: super::rails::state(rail.paused, rail.held_since_epoch).0,
+            tone: super::rails::state(rail.paused, rail.held_since_epoch).1,
             due: number(rail.due, rail.more_due),
             leased: number(rail.leased, rail.more_due),
             expired: number(rail.expired, rail.more_due),

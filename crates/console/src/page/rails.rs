@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{MethodRouter, post};
 use serde::Deserialize;
-use symphony_db::payment::{self, Change, OnUnknown, RailPolicy, operator};
+use symphony_db::payment::{self, Change, OnEpochChange, OnUnknown, RailPolicy, operator};
 
 use super::form::{CsrfForm, check_confirmation};
 use super::time::{Moment, seconds};
@@ -31,6 +31,8 @@ struct Rail {
     paused: bool,
     state: &'static str,
     tone: &'static str,
+    /// Since which epoch it is held; empty if it is not.
+    held: String,
     max_attempts: i32,
     backoff: String,
     backoff_base: i32,
@@ -40,6 +42,8 @@ struct Rail {
     in_flight_value: String,
     on_unknown: &'static str,
     on_unknown_options: Vec<(&'static str, bool)>,
+    on_epoch_change: &'static str,
+    on_epoch_change_options: Vec<(&'static str, bool)>,
     key_retention: String,
     changed: String,
 }
@@ -50,8 +54,9 @@ impl Rail {
             path: format!("/rails/{}", percent_encode(&rail.rail_type)),
             name: rail.rail_type,
             paused: rail.paused,
-            state: if rail.paused { "PAUSED" } else { "RUNNING" },
-            tone: if rail.paused { "retry" } else { "ok" },
+            state: state(rail.paused, rail.held_since_epoch).0,
+            tone: state(rail.paused, rail.held_since_epoch).1,
+            held: rail.held_since_epoch.map(|epoch| format!("since epoch {epoch}")).unwrap_or_default(),
             max_attempts: rail.max_attempts,
             backoff: format!(
                 "{}, doubled up to {}",
@@ -68,11 +73,25 @@ impl Rail {
                 .iter()
                 .map(|known| (known.as_str(), *known == rail.on_unknown))
                 .collect(),
+            on_epoch_change: rail.on_epoch_change.as_str(),
+            on_epoch_change_options: OnEpochChange::ALL
+                .iter()
+                .map(|known| (known.as_str(), *known == rail.on_epoch_change))
+                .collect(),
             key_retention: rail
                 .key_memory_seconds
                 .map_or_else(|| "forever".to_owned(), |time| seconds(f64::from(time))),
             changed: format!("{} by {}", Moment::of(rail.updated_at).text, rail.updated_by),
         }
+    }
+}
+
+/// The state of a rail and its CSS class.
+pub(super) fn state(paused: bool, held_since_epoch: Option<i64>) -> (&'static str, &'static str) {
+    match (paused, held_since_epoch) {
+        (true, _) => ("PAUSED", "retry"),
+        (false, Some(_)) => ("HELD", "bad"),
+        (false, None) => ("RUNNING", "ok"),
     }
 }
 
@@ -85,6 +104,8 @@ pub(super) struct PolicyForm {
     #[serde(default)]
     max_in_flight: String,
     on_unknown: OnUnknown,
+    #[serde(default)]
+    on_epoch_change: Option<OnEpochChange>,
     #[serde(default)]
     actor: String,
     reason: String,
@@ -174,6 +195,7 @@ pub(super) async fn policy(
         backoff_cap_seconds: Some(form.backoff_cap_seconds),
         max_in_flight,
         on_unknown: Some(form.on_unknown),
+        on_epoch_change: form.on_epoch_change,
         ..RailPolicy::default()
     };
     let audit = AuditContext { actor: form.actor, reason: form.reason }.for_caller(&visitor.caller)?;

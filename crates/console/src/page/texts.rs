@@ -77,6 +77,12 @@ pub(super) fn outbox_summary(outbox: &Outbox) -> Summary {
         ),
         OutboxState::Paused => Summary::new(tone, "Its rail is paused.", "Resume the rail to dispatch it.")
             .with_link("/rails".to_owned(), "Go to the rails."),
+        OutboxState::Held => Summary::new(
+            tone,
+            "Its rail is held since a new epoch: the database may have lost attempts of this payment.",
+            "Compare the rail with the bank, then release it: symphony recover release.",
+        )
+        .with_link("/rails".to_owned(), "Go to the rails."),
     }
 }
 
@@ -89,6 +95,11 @@ fn failed_summary(outbox: &Outbox) -> Summary {
         Some(Resolution::Paid) => {
             Summary::new("ok", "Resolved as PAID by an operator.", "Nothing to do: it cannot be redriven.")
         }
+        Some(Resolution::NotPaid) if outbox.payload_erased_at.is_some() => Summary::new(
+            "wait",
+            "Resolved as NOT_PAID by an operator; its payload was erased since.",
+            "Nothing to do: it cannot be redriven. Enqueue a new instruction if it is still to be paid.",
+        ),
         Some(Resolution::NotPaid) => Summary::new(
             "bad",
             "Resolved as NOT_PAID by an operator.",
@@ -125,6 +136,10 @@ pub(super) fn event_summary(event: &EventState) -> String {
         (Some(at), _) => format!("Published at {}. Nothing to do.", clock(at)),
         (None, _) if event.claimed_at.is_some() => {
             "A relayer is publishing it. If that takes more than 5 minutes, another relayer takes it over."
+                .to_owned()
+        }
+        (None, Some(at)) if at == jiff::Timestamp::UNIX_EPOCH => {
+            "Parked: an earlier event of its aggregate waits for its retry. Nothing to do here: check that one."
                 .to_owned()
         }
         (None, Some(at)) => format!(
@@ -207,6 +222,9 @@ pub(super) fn event_title(event: &TimelineEvent, outcome_unknown: bool) -> (&'st
 pub(super) fn event_details(event: &TimelineEvent) -> String {
     let mut details: Vec<String> =
         [&event.error_code, &event.error_message].into_iter().flatten().cloned().collect();
+    // Once per attempt.
+    let endpoint = event.endpoint.as_ref().filter(|_| event.event == EventKind::LeaseClaimed);
+    details.extend(endpoint.map(|endpoint| format!("to {endpoint}")));
     details.extend(event.rail_reference.as_ref().map(|reference| format!("reference {reference}")));
     details.extend(event.rail_code.as_ref().map(|code| format!("rail code {code}")));
     details.extend(event.latency_ms.map(|length| format!("latency {}", millis(Some(i64::from(length))))));
@@ -217,6 +235,7 @@ pub(super) fn event_details(event: &TimelineEvent) -> String {
 pub(super) fn operation_title(operation: &Operation) -> (&'static str, String) {
     match (operation.operation, operation.resolution) {
         (OperationKind::Redrive, _) => ("retry", "Redriven by an operator".to_owned()),
+        (OperationKind::Erase, _) => ("wait", "Payload erased".to_owned()),
         (_, Some(Resolution::Paid)) => ("ok", "Resolved as PAID".to_owned()),
         (_, Some(resolution)) => ("wait", format!("Resolved as {resolution}")),
         (other, None) => ("wait", other.to_string()),

@@ -1,14 +1,18 @@
 //! A connection that keeps prepared statements, unless it goes through a pooler.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Error, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Error, Row, Statement};
 
 use super::backend_pid;
 use crate::executor::{Argument, Executor};
 
+/// The function of the server that warns when the wait of a commit for a synchronous standby was cancelled. Unlike the message it is in
+/// no language.
+const WAIT_FOR_STANDBY: &str = "SyncRepWaitForLSN";
 const BACKEND_PID: &str = "select pg_catalog.pg_backend_pid()";
 /// Unqualified names resolve to pg_catalog. The default path starts with a schema named after the login, which any
 /// login with CREATE on the database can make; a better match for an operator there would be called instead.
@@ -23,11 +27,13 @@ pub struct Session {
     client: Client,
     /// Prepared statements by their SQL; none behind a pooler.
     statements: Option<Mutex<HashMap<&'static str, Statement>>>,
+    /// Set by a commit whose wait for a synchronous standby was cancelled.
+    is_unreplicated: Arc<AtomicBool>,
 }
 
 impl Session {
     /// Detects a pooler. Without one, pins the search_path, which would otherwise stay on a session of the pooler.
-    pub(super) async fn new(client: Client) -> Self {
+    pub(super) async fn new(client: Client, is_unreplicated: Arc<AtomicBool>) -> Self {
         let announced = backend_pid::announced(&client).await;
         let actual = client.query_typed_one(BACKEND_PID, &[]).await.and_then(|row| row.try_get::<_, i32>(0));
         let direct = announced.is_some() && announced == actual.ok();
@@ -35,7 +41,13 @@ impl Session {
             // If this fails, the connection is broken, and the first call reports it.
             let _ = client.batch_execute(PIN_SEARCH_PATH).await;
         }
-        Self { client, statements: direct.then(Mutex::default) }
+        Self { client, statements: direct.then(Mutex::default), is_unreplicated }
+    }
+
+    /// Whether a commit since the last call did not wait until a synchronous standby had it: a failover may lose it.
+    #[must_use]
+    pub fn take_unreplicated(&self) -> bool {
+        self.is_unreplicated.swap(false, Ordering::AcqRel)
     }
 
     /// The connection itself.
@@ -67,6 +79,13 @@ impl Session {
         let statement = self.client.prepare_typed(sql, &types).await?;
         statements.lock().unwrap_or_else(PoisonError::into_inner).insert(sql, statement.clone());
         Ok(Some(statement))
+    }
+}
+
+/// Notes in a flag that a commit was not replicated. The server sends its warning before the result of the statement.
+pub(super) fn note_unreplicated(flag: &AtomicBool, message: &AsyncMessage) {
+    if matches!(message, AsyncMessage::Notice(notice) if notice.routine() == Some(WAIT_FOR_STANDBY)) {
+        flag.store(true, Ordering::Release);
     }
 }
 

@@ -12,13 +12,22 @@ use tokio_postgres::types::Type;
 use super::claimed::{self, claimed};
 use super::{Claimed, EntryId, Lease, Reason, Status};
 use crate::WorkerId;
+use crate::epoch::{OpenedEpoch, opened_epoch};
 use crate::error::{ClaimError, CompleteError};
 use crate::error::{DatabaseError, ErrorDetails};
 use crate::executor::Executor;
 
+/// The first row carries the epoch that the claim opened. The left join keeps that row if the claim returns nothing.
 const CLAIM: &str = "\
-    select id, entity_type, entity_id, metadata, version, retry_count, max_retries, claim_token, created_at \
-    from symphony.claim_metadata_batch($1, $2)";
+    select c.id, c.entity_type, c.entity_id, c.metadata, c.version, c.retry_count, c.max_retries, c.claim_token, c.created_at, \
+           case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.opened_epoch', true) end as opened_epoch \
+    from (values (1)) one \
+    left join symphony.claim_metadata_batch($1, $2) with ordinality c on true";
+const CLAIM_NEWEST: &str = "\
+    select c.id, c.entity_type, c.entity_id, c.metadata, c.version, c.retry_count, c.max_retries, c.claim_token, c.created_at, \
+           case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.opened_epoch', true) end as opened_epoch \
+    from (values (1)) one \
+    left join symphony.claim_newest_metadata($1) with ordinality c on true";
 const COMPLETE: &str = "\
     select status::text, retry_count, next_retry_at, refusal, refusal_message \
     from symphony.complete_metadata_batch($1, $2, $3, $4)";
@@ -26,6 +35,15 @@ const REPAIR: &str = "\
     select id, status::text, lost_worker \
     from symphony.repair_metadata_entries(p_limit => $1)";
 const NEXT_DUE: &str = "select symphony.next_metadata_due()";
+
+/// Claimed entries.
+#[derive(Debug, Default)]
+pub struct Claim {
+    /// The entries, in the order of their creation; empty if none was due.
+    pub entries: Vec<Claimed>,
+    /// The epoch that the claim opened, because the server is not the one of the newest epoch.
+    pub opened_epoch: Option<OpenedEpoch>,
+}
 
 /// The outcome of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,9 +93,26 @@ pub struct Repaired {
 /// # Errors
 ///
 /// See [`ClaimError`].
-pub async fn claim(client: &impl Executor, worker: &WorkerId, size: i32) -> Result<Vec<Claimed>, ClaimError> {
-    let rows = client.fetch_all(CLAIM, &[(&worker.as_str(), Type::TEXT), (&size, Type::INT4)]).await?;
-    Ok(rows.iter().map(claimed).collect::<Result<_, _>>()?)
+pub async fn claim(client: &impl Executor, worker: &WorkerId, size: i32) -> Result<Claim, ClaimError> {
+    claim_of(&client.fetch_all(CLAIM, &[(&worker.as_str(), Type::TEXT), (&size, Type::INT4)]).await?)
+}
+
+/// Claims the newest entry that has not been attempted: it shows whether a failing store works again.
+///
+/// # Errors
+///
+/// See [`ClaimError`].
+pub async fn claim_newest(client: &impl Executor, worker: &WorkerId) -> Result<Claim, ClaimError> {
+    claim_of(&client.fetch_all(CLAIM_NEWEST, &[(&worker.as_str(), Type::TEXT)]).await?)
+}
+
+fn claim_of(rows: &[Row]) -> Result<Claim, ClaimError> {
+    let Some(first) = rows.first() else { return Ok(Claim::default()) };
+    let opened_epoch = opened_epoch(first.try_get("opened_epoch")?);
+    // A claim that brings nothing leaves one row without an entry.
+    let nothing = first.try_get::<_, Option<uuid::Uuid>>("id")?.is_none();
+    let entries = if nothing { Vec::new() } else { rows.iter().map(claimed).collect::<Result<_, _>>()? };
+    Ok(Claim { entries, opened_epoch })
 }
 
 /// Completes 1 to 1000 claims. Each is decided separately: a refused one does not undo the others. The results are in

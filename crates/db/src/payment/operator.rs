@@ -1,4 +1,4 @@
-//! The calls of an operator: redrive, resolve, and manage rails. The audit log keeps the actor and reason of each.
+//! The calls of an operator: redrive, resolve, erase payloads, and manage rails. The audit log keeps the actor and reason of each.
 //!
 //! The login needs the role `symphony_operator`. Each call is one transaction, unless the caller opened one.
 
@@ -16,27 +16,38 @@ const REDRIVE: &str = "\
     select outbox_id, sequence_id, created_at from symphony.redrive_payment_outbox($1, $2, $3)";
 const RESOLVE: &str = "\
     select operation_id, resolved_at from symphony.resolve_payment_outbox($1, $2, $3, $4)";
+const ERASE: &str = "\
+    select outbox_ids, erased_at, rows, tables from symphony.erase_payment_payload($1, $2, $3)";
 const REGISTER_RAIL: &str = "\
     select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
-           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at \
+           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at, on_epoch_change, held_since_epoch \
     from symphony.register_payment_rail($1, $2, $3, $4)";
 const SET_RAIL: &str = "\
     select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
-           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at \
+           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at, on_epoch_change, held_since_epoch \
     from symphony.set_payment_rail($1, $2, $3, $4)";
 const RETIRE: &str = "\
     select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
-           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at \
+           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at, on_epoch_change, held_since_epoch \
     from symphony.retire_payment_rail($1, $2, $3)";
 const PAUSE: &str = "\
     select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
-           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at \
+           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at, on_epoch_change, held_since_epoch \
     from symphony.pause_payment_rail($1, $2, $3)";
 const RESUME: &str = "\
     select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
-           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at \
+           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at, on_epoch_change, held_since_epoch \
     from symphony.resume_payment_rail($1, $2, $3)";
+const RECOVER: &str = "\
+    select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
+           on_unknown, key_memory_seconds, updated_by, updated_at, retired_at, on_epoch_change, held_since_epoch \
+    from symphony.recover_epoch($1, $2, $3)";
 
+const DECLARE_SAME_ENDPOINT: &str = "\
+    select operation_id, declared_at as recorded_at from symphony.declare_same_endpoint($1, $2, $3, $4, $5)";
+const REVOKE_SAME_ENDPOINT: &str = "\
+    select operation_id, revoked_at as recorded_at from symphony.revoke_same_endpoint($1, $2, $3, $4, $5)";
+const MAKE_DUE: &str = "select symphony.make_payments_due($1, $2, $3) as made_due";
 const REPAIR: &str = "select requeued, failed from symphony.repair_payment_rail($1, $2, $3)";
 
 /// Actor and reason of an operation, for the audit log.
@@ -68,6 +79,30 @@ pub struct Resolved {
     pub operation_id: Uuid,
     /// When it was recorded.
     pub resolved_at: Timestamp,
+}
+
+/// An erased payload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct Erased {
+    /// The outboxes of the payment: the one given, and those that redrives link with it.
+    pub outbox_ids: Vec<OutboxId>,
+    /// When it was erased.
+    pub erased_at: Timestamp,
+    /// The rows of the ledger and the quarantine whose payload was replaced.
+    pub rows: i32,
+    /// The tables whose dead rows still have the payload, until VACUUM.
+    pub tables: Vec<String>,
+}
+
+/// A recorded declaration about two endpoints, or its revocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct EndpointOperation {
+    /// The operation in the audit log.
+    pub operation_id: Uuid,
+    /// When it was recorded.
+    pub recorded_at: Timestamp,
 }
 
 /// The result of a repair.
@@ -127,6 +162,30 @@ pub async fn resolve(
         )
         .await?;
     Ok(Resolved { operation_id: row.try_get("operation_id")?, resolved_at: row.try_get("resolved_at")? })
+}
+
+/// Erases the payload of a payment that has ended, in all outboxes that redrives link with it.
+///
+/// # Errors
+///
+/// See [`OperateError`]. A pending payment and an unresolved dead letter are refused.
+pub async fn erase(
+    client: &impl GenericClient,
+    outbox_id: OutboxId,
+    audit: AuditContext<'_>,
+) -> Result<Erased, OperateError> {
+    let row = client
+        .query_typed_one(
+            ERASE,
+            &[(&outbox_id.0, Type::UUID), (&audit.actor, Type::TEXT), (&audit.reason, Type::TEXT)],
+        )
+        .await?;
+    Ok(Erased {
+        outbox_ids: row.try_get("outbox_ids")?,
+        erased_at: row.try_get("erased_at")?,
+        rows: row.try_get("rows")?,
+        tables: row.try_get("tables")?,
+    })
 }
 
 /// Registers a rail and returns it. Policy fields that are left out take their defaults.
@@ -215,6 +274,75 @@ pub async fn repair(
     Ok(Repaired { requeued: row.try_get("requeued")?, failed: row.try_get("failed")? })
 }
 
+/// Declares two endpoints of a rail to be the same bank, for an address that has moved.
+///
+/// # Errors
+///
+/// See [`OperateError`]. Endpoints that are the same already are refused.
+pub async fn declare_same_endpoint(
+    client: &impl GenericClient,
+    rail_type: &str,
+    (endpoint, same_as): (&str, &str),
+    audit: AuditContext<'_>,
+) -> Result<EndpointOperation, OperateError> {
+    about_endpoints(client, DECLARE_SAME_ENDPOINT, rail_type, (endpoint, same_as), audit).await
+}
+
+/// Revokes such a declaration.
+///
+/// # Errors
+///
+/// See [`OperateError`]. A pair that was not declared is refused.
+pub async fn revoke_same_endpoint(
+    client: &impl GenericClient,
+    rail_type: &str,
+    (endpoint, same_as): (&str, &str),
+    audit: AuditContext<'_>,
+) -> Result<EndpointOperation, OperateError> {
+    about_endpoints(client, REVOKE_SAME_ENDPOINT, rail_type, (endpoint, same_as), audit).await
+}
+
+async fn about_endpoints(
+    client: &impl GenericClient,
+    sql: &'static str,
+    rail_type: &str,
+    (endpoint, same_as): (&str, &str),
+    audit: AuditContext<'_>,
+) -> Result<EndpointOperation, OperateError> {
+    let row = client
+        .query_typed_one(
+            sql,
+            &[
+                (&rail_type, Type::TEXT),
+                (&endpoint, Type::TEXT),
+                (&same_as, Type::TEXT),
+                (&audit.actor, Type::TEXT),
+                (&audit.reason, Type::TEXT),
+            ],
+        )
+        .await?;
+    Ok(EndpointOperation { operation_id: row.try_get("operation_id")?, recorded_at: row.try_get("recorded_at")? })
+}
+
+/// Makes the scheduled payments of a rail due at once, at most 10,000. Returns how many.
+///
+/// # Errors
+///
+/// See [`OperateError`].
+pub async fn make_due(
+    client: &impl GenericClient,
+    rail_type: &str,
+    audit: AuditContext<'_>,
+) -> Result<i64, OperateError> {
+    let row = client
+        .query_typed_one(
+            MAKE_DUE,
+            &[(&rail_type, Type::TEXT), (&audit.actor, Type::TEXT), (&audit.reason, Type::TEXT)],
+        )
+        .await?;
+    Ok(row.try_get("made_due")?)
+}
+
 async fn with_policy(
     client: &impl GenericClient,
     sql: &'static str,
@@ -246,4 +374,20 @@ async fn switch(
         .query_typed_one(sql, &[(&rail_type, Type::TEXT), (&audit.actor, Type::TEXT), (&audit.reason, Type::TEXT)])
         .await?;
     Ok(rail::from_row(&row)?)
+}
+
+/// Releases the rails that a new epoch has held, or only this one, and returns them.
+///
+/// # Errors
+///
+/// See [`OperateError`].
+pub async fn recover_epoch(
+    client: &impl GenericClient,
+    rail_type: Option<&str>,
+    audit: AuditContext<'_>,
+) -> Result<Vec<Rail>, OperateError> {
+    let rows = client
+        .query_typed(RECOVER, &[(&audit.actor, Type::TEXT), (&audit.reason, Type::TEXT), (&rail_type, Type::TEXT)])
+        .await?;
+    rows.iter().map(|row| Ok(rail::from_row(row)?)).collect()
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::OnUnknown;
+use super::{OnEpochChange, OnUnknown};
 
 /// A rail and its policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -33,6 +33,10 @@ pub struct Rail {
     pub updated_at: Timestamp,
     /// When it was retired, after which nothing can be enqueued to it; none while it is registered.
     pub retired_at: Option<Timestamp>,
+    /// What to do with payments of earlier epochs when a new one is opened.
+    pub on_epoch_change: OnEpochChange,
+    /// The epoch that holds it: claims skip it until an operator releases it; none if it is not held.
+    pub held_since_epoch: Option<i64>,
 }
 
 impl Rail {
@@ -57,6 +61,8 @@ pub(super) fn from_row(row: &tokio_postgres::Row) -> Result<Rail, tokio_postgres
         updated_by: row.try_get("updated_by")?,
         updated_at: row.try_get("updated_at")?,
         retired_at: row.try_get("retired_at")?,
+        on_epoch_change: row.try_get("on_epoch_change")?,
+        held_since_epoch: row.try_get("held_since_epoch")?,
     })
 }
 
@@ -94,6 +100,9 @@ pub struct RailPolicy {
     #[serde(skip_serializing_if = "Change::is_keep")]
     #[cfg_attr(feature = "json-schema", schemars(range(min = 1, max = 999_999_999)))]
     pub key_memory_seconds: Change<u32>,
+    /// What to do with payments of earlier epochs when a new one is opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_epoch_change: Option<OnEpochChange>,
 }
 
 /// A change to an optional field.

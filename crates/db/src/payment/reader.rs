@@ -3,8 +3,10 @@
 //! The login needs the role `symphony_readonly`, `symphony_auditor` or `symphony_operator`. Only the auditor may read a
 //! payload. `symphony_executor` may read rail policies and totals. No read returns a lease token.
 
+mod archives;
 mod backlog;
 mod dead_letters;
+mod endpoints;
 mod leases;
 mod operations;
 mod outboxes;
@@ -16,11 +18,16 @@ mod recent_stats;
 mod status;
 mod timeline;
 
+pub use archives::{
+    ArchiveBlocker, ArchivedOutbox, ArchivedPartition, PartitionToArchive, archive_blockers, archive_due_age,
+    archived_outboxes, archived_partitions, partitions_to_archive,
+};
 pub use backlog::{Backlog, RailBacklog, backlog};
 pub use dead_letters::{
     DeadLetter, DeadLetterCount, DeadLetterFilter, RailDeadLetters, count_dead_letters, dead_letters,
     list_dead_letters,
 };
+pub use endpoints::{SameEndpoint, same_endpoints};
 pub use leases::{WorkerLeases, leases};
 pub use operations::{
     Operation, audit_export_end, count_operations, operations, operations_between, operations_log,

@@ -35,6 +35,8 @@ text_enum! {
         LeaseExpired = "LEASE_EXPIRED",
         /// Its rail is paused.
         Paused = "PAUSED",
+        /// Its rail is held since a new epoch was opened.
+        Held = "HELD",
         /// It is parked behind the head-of-line payment of its participant.
         Parked = "PARKED",
         /// It is due later.
@@ -59,6 +61,8 @@ text_enum! {
         Parked = "PARKED",
         /// Its rail is paused.
         Paused = "PAUSED",
+        /// Its rail is held since a new epoch was opened.
+        Held = "HELD",
         /// The rail accepted it. Terminal.
         Dispatched = "DISPATCHED",
         /// It failed terminally, or after `max_attempts`, and moved to the dead-letter queue. Terminal.
@@ -101,6 +105,24 @@ text_enum! {
         ResumeRail = "RESUME_RAIL",
         /// Repaired the expired leases of a rail.
         Repair = "REPAIR",
+        /// Made the scheduled payments of a rail due.
+        MakeDue = "MAKE_DUE",
+        /// Erased the payload of an ended payment.
+        Erase = "ERASE",
+        /// Changed for how long something is kept.
+        SetRetention = "SET_RETENTION",
+        /// Declared two endpoints of a rail to be the same bank.
+        DeclareSameEndpoint = "DECLARE_SAME_ENDPOINT",
+        /// Revoked such a declaration.
+        RevokeSameEndpoint = "REVOKE_SAME_ENDPOINT",
+        /// Archived a partition of the ledger.
+        ArchivePartition = "ARCHIVE_PARTITION",
+        /// Dropped a partition of the ledger that was archived.
+        DropPartition = "DROP_PARTITION",
+        /// Opened a new epoch.
+        OpenEpoch = "OPEN_EPOCH",
+        /// Released a rail that a new epoch had held.
+        RecoverEpoch = "RECOVER_EPOCH",
     }
 }
 
@@ -125,6 +147,16 @@ text_enum! {
         Resend = "RESEND",
         /// Move it to the dead-letter queue, for an operator.
         Stop = "STOP",
+    }
+}
+
+text_enum! {
+    /// The rail's policy for payments of earlier epochs when a new one is opened.
+    OnEpochChange, "what to do when a new epoch is opened" {
+        /// Claim them, and inquire about each before it is sent.
+        Inquire = "INQUIRE",
+        /// Claim nothing of the rail until an operator releases it.
+        Hold = "HOLD",
     }
 }
 

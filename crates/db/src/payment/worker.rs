@@ -9,6 +9,7 @@
 mod advice;
 mod claim;
 mod complete;
+mod history;
 mod leases;
 mod ledger;
 mod schedule;
@@ -23,6 +24,7 @@ use super::Lease;
 pub use advice::{Advice, advise_on_unknown_outcome};
 pub use claim::{Claimed, ClaimedBatch, claim, claim_with_limits};
 pub use complete::{complete, complete_batch};
+pub use history::{CheckedHistory, Commit, check_history};
 pub use leases::{Released, Renewed, Repaired, quarantined_total, release, renew, repair, repair_all};
 pub use ledger::{LedgerExtension, extend_ledger};
 pub use schedule::{ClaimLimits, next_due};

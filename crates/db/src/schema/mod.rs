@@ -11,6 +11,7 @@
 //! - [`lock`]: the locks of an install and a verification, with timeouts that name the holder.
 //! - [`migrations`]: the migrations that the database recorded.
 //! - [`catalogue`]: the facts about the installed objects, expected and found.
+//! - [`owner`]: makes a session act as the owner, for DDL that no function can run.
 //! - [`verify`](mod@verify): reports every difference between the two.
 
 pub mod catalogue;
@@ -19,6 +20,7 @@ pub mod guard;
 pub mod install;
 pub mod lock;
 pub mod migrations;
+pub mod owner;
 pub mod script;
 pub mod verify;
 

@@ -42,7 +42,7 @@ impl Fixture {
     }
 
     pub(crate) async fn claim(&self) -> Vec<Claimed> {
-        worker::claim(&self.root, &"worker-1".into(), 1000).await.unwrap()
+        worker::claim(&self.root, &"worker-1".into(), 1000).await.unwrap().entries
     }
 
     /// Makes all claims older than five minutes.

@@ -14,14 +14,14 @@ async fn a_batch_has_the_size_that_the_contract_says() {
         [(0, 100), (-1, 100), (i32::MIN, 100), (1, 1), (100, 100), (1000, 1000), (1001, 1000), (i32::MAX, 1000)]
     {
         fixture.root.batch_execute("begin").await.unwrap();
-        let claimed = worker::claim(&fixture.root, &"worker-1".into(), asked).await.unwrap();
+        let claimed = worker::claim(&fixture.root, &"worker-1".into(), asked).await.unwrap().entries;
         assert_eq!(claimed.len(), brought, "asked for {asked}");
         fixture.root.batch_execute("rollback").await.unwrap();
     }
     let default = "symphony.claim_metadata_batch('worker-1')";
     assert_eq!(fixture.count(default).await, 100);
     // Less than is asked for is all that there is.
-    assert_eq!(worker::claim(&fixture.root, &"worker-1".into(), 1000).await.unwrap().len(), 1000);
+    assert_eq!(worker::claim(&fixture.root, &"worker-1".into(), 1000).await.unwrap().entries.len(), 1000);
     assert_eq!(fixture.claim().await.len(), 0);
 }
 

@@ -6,10 +6,12 @@ use std::time::Duration;
 use symphony_client::error::EnqueueError;
 use symphony_client::payment::tokio_postgres as producer;
 use symphony_db::error::{ClaimError, CompleteError, DatabaseError, OperateError};
+use symphony_db::locks::longest_wait;
 use symphony_db::payment::operator::{pause, redrive, resolve, set_rail};
 use symphony_db::payment::worker::{claim, complete, complete_batch, repair};
 use symphony_db::payment::{Outcome, RailAnswer, RailPolicy, Resolution, reader};
 use symphony_db::{BatchSize, OutboxId};
+use symphony_testkit::wait::until_some;
 use tokio_postgres::Client;
 
 use crate::fixture::{
@@ -393,4 +395,48 @@ async fn single_and_batch_enqueues_store_the_digest_that_is_defined() {
                    k.idempotency_key, k.instruction_id, p.participant_id, p.rail_type, p.payload)";
     let equal: i64 = fixture.root.query_one(equal, &[]).await.unwrap().get(0);
     assert_eq!(equal, 3);
+}
+
+#[tokio::test]
+async fn an_enqueue_behind_a_hung_producer_ends_at_the_lock_timeout_of_its_session_and_the_wait_is_seen() {
+    let fixture = Fixture::new().await;
+    let executor = fixture.login("symphony_executor").await;
+    assert_eq!(longest_wait(&executor).await.unwrap(), None);
+    let hung = fixture.login("symphony_ingest").await;
+    hung.batch_execute("set application_name = 'hung orders'; begin").await.unwrap();
+    producer::enqueue(&hung, &instruction(1)).await.unwrap();
+
+    let mut waiting = fixture.login("symphony_ingest").await;
+    waiting.batch_execute("set application_name = 'orders'; set lock_timeout = '2s'").await.unwrap();
+    let own_table = waiting.transaction().await.unwrap();
+    let enqueue = async {
+        let refused = producer::enqueue(&own_table, &instruction(2)).await.unwrap_err();
+        assert!(matches!(refused, EnqueueError::Database(DatabaseError::LockHeld(_))), "{refused:?}");
+        assert!(refused.to_string().contains("Another session holds the lock"), "{refused}");
+    };
+    let watch = async {
+        let wait = until_some("the wait is seen", Duration::from_secs(60), async || {
+            longest_wait(&executor).await.unwrap()
+        });
+        let wait = wait.await.unwrap();
+        assert_eq!((&*wait.waiting_application, &*wait.blocking_application), ("orders", "hung orders"));
+        assert_eq!(wait.table_name, "symphony.participant_outbox_sequences");
+        assert!((0.0..60.0).contains(&wait.seconds) && wait.waiting_pid != wait.blocking_pid, "{wait:?}");
+    };
+    tokio::join!(enqueue, watch);
+    own_table.rollback().await.unwrap();
+    hung.batch_execute("rollback").await.unwrap();
+    assert_eq!(producer::enqueue(&waiting, &instruction(2)).await.unwrap().sequence_id, 1);
+
+    // A session that waits for a table of its own is not ours to report.
+    hung.batch_execute("begin; lock table orders").await.unwrap();
+    let mut other = fixture.login("symphony_ingest").await;
+    other.batch_execute("set lock_timeout = '1s'").await.unwrap();
+    let transaction = other.transaction().await.unwrap();
+    producer::enqueue(&transaction, &instruction(3)).await.unwrap();
+    let (refused, wait) = tokio::join!(transaction.batch_execute("insert into orders values ('x')"), async {
+        longest_wait(&executor).await.unwrap()
+    });
+    assert!(refused.is_err());
+    assert_eq!(wait, None);
 }

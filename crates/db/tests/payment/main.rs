@@ -3,8 +3,11 @@
 // All of it is a test, also what is not marked as one: the lints may know.
 #![cfg(test)]
 
+mod clock_steps;
 mod errors;
+mod first_attempts;
 mod fixture;
+mod history;
 mod operator;
 mod pagination;
 mod pooling;

@@ -4,7 +4,9 @@ use symphony_db::OutboxId;
 use symphony_db::error::{DatabaseError, OperateError};
 use symphony_db::payment::operator::{Repaired, pause, redrive, register_rail, repair, resolve, resume, set_rail};
 use symphony_db::payment::worker::complete;
-use symphony_db::payment::{Change, OUTCOME_UNKNOWN, OnUnknown, OperationKind, RailPolicy, Resolution, reader};
+use symphony_db::payment::{
+    Change, OUTCOME_UNKNOWN, OnEpochChange, OnUnknown, OperationKind, RailPolicy, Resolution, reader,
+};
 
 use crate::fixture::{AUDIT, Fixture, RAIL, completion, failed, worker};
 
@@ -83,6 +85,7 @@ async fn a_policy_sets_what_it_names_clears_what_it_clears_and_leaves_the_rest()
         max_in_flight: Change::Set(8),
         on_unknown: Some(OnUnknown::Stop),
         key_memory_seconds: Change::Set(86_400),
+        on_epoch_change: Some(OnEpochChange::Hold),
     };
     let set = register_rail(&operator, "instant", &policy, AUDIT).await.unwrap();
     assert_eq!((set.max_attempts, set.backoff_base_seconds, set.backoff_cap_seconds), (3, 2, 60));

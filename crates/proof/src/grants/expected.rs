@@ -18,13 +18,19 @@ const ENQUEUE: [&str; 4] = [
     "symphony.create_metadata_entry",
     "m10_recovery.publish_outbox",
 ];
-const EXECUTE: [&str; 28] = [
+const EXECUTE: [&str; 37] = [
+    "symphony.check_worker_history",
     "symphony.advise_on_unknown_outcome",
     "symphony.acquire_wakeup_lock",
     "symphony.claim_outbox_batch",
     "symphony.complete_outbox_attempt",
     "symphony.complete_outbox_batch",
     "symphony.extend_payment_ledger",
+    "symphony.list_partitions_to_archive",
+    "symphony.longest_lock_wait",
+    "symphony.remove_ended_metadata",
+    "symphony.remove_expired_keys",
+    "symphony.remove_processed_events",
     "symphony.next_outbox_due",
     "symphony.outbox_trace_contexts",
     "symphony.payment_ledger_partitions",
@@ -43,13 +49,26 @@ const EXECUTE: [&str; 28] = [
     "symphony.next_metadata_due",
     "symphony.repair_metadata_entries",
     "symphony.claim_events_in_order",
+    "symphony.claim_newest_event",
+    "symphony.claim_newest_metadata",
+    "symphony.complete_event_batch",
     "symphony.event_backlog",
     "symphony.event_claim_timeout",
     "m10_recovery.claim_outbox_events",
     "m10_recovery.complete_outbox_event",
 ];
-const OPERATE: [&str; 10] = [
+const OPERATE: [&str; 20] = [
+    "symphony.declare_same_endpoint",
+    "symphony.revoke_same_endpoint",
+    "symphony.erase_payment_payload",
+    "symphony.open_epoch",
+    "symphony.recover_epoch",
+    "symphony.remove_ended_metadata",
+    "symphony.remove_expired_keys",
+    "symphony.remove_processed_events",
+    "symphony.set_retention",
     "symphony.extend_payment_ledger",
+    "symphony.make_payments_due",
     "symphony.redrive_payment_outbox",
     "symphony.repair_payment_rail",
     "symphony.resolve_payment_outbox",
@@ -63,9 +82,13 @@ const OPERATE: [&str; 10] = [
 /// For every role but symphony_auth.
 const FIND: [&str; 1] = ["symphony.find_metadata_by_entity"];
 /// Read-only functions without payloads.
-const READ: [&str; 16] = [
+const READ: [&str; 21] = [
     "symphony.audit_export_end",
     "symphony.count_payment_dead_letters",
+    "symphony.find_archived_outboxes",
+    "symphony.list_archive_blockers",
+    "symphony.list_partitions_to_archive",
+    "symphony.retention_cutoff",
     "symphony.list_payment_dead_letters",
     "symphony.payment_backlog",
     "symphony.payment_leases",
@@ -75,15 +98,20 @@ const READ: [&str; 16] = [
     "symphony.quarantined_outboxes_total",
     "symphony.search_payment_outboxes",
     "symphony.connected_relayers",
+    "symphony.longest_lock_wait",
     "symphony.event_backlog",
     "symphony.event_claim_timeout",
     "symphony.metadata_backlog",
     "symphony.metadata_recent_stats",
     "symphony.search_metadata_entries",
 ];
-/// Functions that return a payload: only for auditors.
-const READ_PAYLOAD: [&str; 1] = ["symphony.read_metadata"];
-const VIEWS: [&str; 15] = [
+/// Functions that return a payload, or say whether it was a given one: only for auditors.
+const READ_PAYLOAD: [&str; 2] = ["symphony.erased_payload_matches", "symphony.read_metadata"];
+const VIEWS: [&str; 20] = [
+    "symphony.epochs",
+    "symphony.archived_ledger_partitions",
+    "symphony.retention",
+    "symphony.retention_removals_log",
     "symphony.supervisor_outbox_status",
     "symphony.outbox_operational_status",
     "symphony.payment_outbox_dlq",
@@ -92,6 +120,7 @@ const VIEWS: [&str; 15] = [
     "symphony.payment_outbox_operations_log",
     "symphony.payment_outboxes",
     "symphony.payment_participants",
+    "symphony.payment_same_endpoints",
     "symphony.quarantined_outboxes",
     "symphony.schema_status",
     "symphony.applied_migrations",
@@ -101,8 +130,9 @@ const VIEWS: [&str; 15] = [
     "m10_recovery.outbox_status",
 ];
 /// Views that a relayer reads: policies, totals, schedules, and the schema status of `symphony verify`.
-const RELAYER_VIEWS: [&str; 7] = [
+const RELAYER_VIEWS: [&str; 8] = [
     "symphony.applied_migrations",
+    "symphony.epochs",
     "symphony.payment_rail_policies",
     "symphony.schema_status",
     "symphony.supervisor_outbox_status",

@@ -136,9 +136,9 @@ fn files_that(verbs: &[&str], table: &str) -> BTreeSet<String> {
     found
 }
 
-/// The first records terminal outcomes, the second all others.
+/// The first records the usual outcome, the second other terminal outcomes, the third all others.
 fn where_leases_end() -> BTreeSet<String> {
-    ["record_terminal_attempts", "record_attempts"]
+    ["complete_outbox_batch", "record_terminal_attempts", "record_attempts"]
         .map(|name| format!("schema/functions/payment/{name}.sql"))
         .into()
 }
@@ -154,18 +154,36 @@ fn pending_rows_are_deleted_where_leases_end_and_nowhere_else() {
 #[test]
 fn the_ledger_is_written_by_insert_and_where_leases_end() {
     assert_eq!(files_that(&["insert into", "copy"], "payment_outbox_attempts"), where_leases_end());
-    for log in ["payment_outbox_attempts", "payment_outbox_operations", "payment_outbox_quarantine"] {
-        assert_eq!(
-            files_that(&["update", "delete from", "truncate", "merge into"], log),
-            BTreeSet::new(),
-            "{log}"
-        );
+    let erasure = BTreeSet::from(["schema/functions/payment/erase_payment_payload.sql".to_owned()]);
+    for log in [
+        "payment_outbox_attempts",
+        "payment_outbox_operations",
+        "payment_outbox_quarantine",
+        "payment_payload_erasures",
+        "payment_ledger_archives",
+        "retention_policies",
+        "retention_removals",
+        "epoch",
+    ] {
+        assert_eq!(files_that(&["delete from", "truncate", "merge into"], log), BTreeSet::new(), "{log}");
+        let has_payloads = matches!(log, "payment_outbox_attempts" | "payment_outbox_quarantine");
+        let expected = if has_payloads { erasure.clone() } else { BTreeSet::new() };
+        assert_eq!(files_that(&["update"], log), expected, "{log}");
     }
+    assert_eq!(files_that(&["insert into", "copy"], "payment_payload_erasures"), erasure);
+}
+
+#[test]
+fn keys_are_deleted_by_retention_alone() {
+    assert_eq!(
+        files_that(&["delete from", "truncate", "merge into"], "payment_outbox_keys"),
+        ["schema/functions/payment/remove_expired_keys.sql".to_owned()].into()
+    );
 }
 
 #[test]
 fn a_lease_is_checked_by_the_same_conditions_wherever_it_is_checked() {
-    // The DELETE of terminal outcomes is also their lock, so the check cannot be a call.
+    // A DELETE of terminal outcomes is also their lock, so the check cannot be a call.
     const CHECK: &str =
         "and p.lease_token = g.lease_token and p.claimed_by = p_worker_id and p.lease_expires_at > now()";
     let checks: BTreeSet<_> = files(|path| path.starts_with("schema/functions/payment/"))
@@ -176,36 +194,58 @@ fn a_lease_is_checked_by_the_same_conditions_wherever_it_is_checked() {
             (file.path, words.matches(CHECK).count())
         })
         .collect();
-    let expected = ["lock_leased_outboxes", "record_terminal_attempts"];
+    let expected = ["complete_outbox_batch", "lock_leased_outboxes", "record_terminal_attempts"];
     assert_eq!(checks, expected.map(|name| (format!("schema/functions/payment/{name}.sql"), 1)).into());
 }
 
 #[test]
-fn each_change_of_an_event_is_in_one_function_and_none_deletes() {
+fn each_change_of_an_event_is_in_one_function_and_retention_alone_deletes() {
     let event = |names: &[&str]| -> BTreeSet<String> {
         names.iter().map(|name| format!("schema/functions/event/{name}.sql")).collect()
     };
     assert_eq!(files_that(&["insert into", "copy"], "outbox"), event(&["publish_outbox"]));
     assert_eq!(
         files_that(&["update"], "outbox"),
-        event(&["claim_events_in_order", "claim_outbox_events", "complete_outbox_event"])
+        event(&[
+            "claim_events_in_order",
+            "claim_newest_event",
+            "claim_outbox_events",
+            "complete_published_events",
+            "park_events_behind",
+            "try_complete_event",
+            "unpark_next_events",
+        ])
     );
-    assert_eq!(files_that(&["delete from", "truncate", "merge into"], "outbox"), BTreeSet::new());
-    assert_eq!(files_that(&["insert into", "copy"], "outbox_errors"), event(&["complete_outbox_event"]));
-    assert_eq!(files_that(&["update", "delete from", "truncate", "merge into"], "outbox_errors"), BTreeSet::new());
+    assert_eq!(
+        files_that(&["delete from", "truncate", "merge into"], "outbox"),
+        event(&["remove_processed_events"])
+    );
+    assert_eq!(files_that(&["insert into", "copy"], "outbox_errors"), event(&["try_complete_event"]));
+    assert_eq!(
+        files_that(&["update", "delete from", "truncate", "merge into"], "outbox_errors"),
+        event(&["remove_processed_events"])
+    );
 }
 
 #[test]
-fn each_change_of_a_metadata_entry_is_in_one_function_and_none_deletes() {
+fn each_change_of_a_metadata_entry_is_in_one_function_and_retention_alone_deletes() {
     let metadata = |names: &[&str]| -> BTreeSet<String> {
         names.iter().map(|name| format!("schema/functions/metadata/{name}.sql")).collect()
     };
     assert_eq!(files_that(&["insert into", "copy"], "metadata_outbox"), metadata(&["create_metadata_entry"]));
     assert_eq!(
         files_that(&["update"], "metadata_outbox"),
-        metadata(&["claim_metadata_batch", "publish_metadata_claims", "try_complete_metadata_claim"])
+        metadata(&[
+            "claim_metadata_batch",
+            "claim_newest_metadata",
+            "publish_metadata_claims",
+            "try_complete_metadata_claim",
+        ])
     );
-    assert_eq!(files_that(&["delete from", "truncate", "merge into"], "metadata_outbox"), BTreeSet::new());
+    assert_eq!(
+        files_that(&["delete from", "truncate", "merge into"], "metadata_outbox"),
+        metadata(&["remove_ended_metadata"])
+    );
 }
 
 #[test]
@@ -233,8 +273,13 @@ fn every_function_header_names_its_locks_and_its_role() {
 #[test]
 fn no_sql_is_assembled_at_run_time() {
     // DDL has no parameters: see docs/decisions/0009-ledger-partitions.md.
-    const PARTITIONS: [&str; 2] =
-        ["schema/functions/payment/create_ledger_partition.sql", "schema/functions/payment/extend_ledger_at.sql"];
+    const PARTITIONS: [&str; 5] = [
+        "schema/functions/payment/attach_first_partition.sql",
+        "schema/functions/payment/create_ledger_partition.sql",
+        "schema/functions/payment/drop_archived_partition.sql",
+        "schema/functions/payment/extend_ledger_at.sql",
+        "schema/functions/payment/ledger_partition_digest.sql",
+    ];
     let sql = files(|path| is_sql(path) && !PARTITIONS.contains(&path));
     none(
         "EXECUTE in SQL",

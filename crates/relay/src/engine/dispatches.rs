@@ -4,20 +4,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
+use crate::breaker::Attempt;
 use crate::fail_point::{self, Step};
 use crate::lane::{DispatchResult, Lane};
-use crate::lease::LeaseWatch;
+use crate::lease::{LeaseExpiry, LeaseWatch};
 use crate::trace::{self, OpenSpan, SpanStatus, TraceId, Tracer};
 
 /// How a dispatch ended.
 pub(super) enum DispatchEnd<O> {
     /// It returned.
     Finished(DispatchResult<O>),
-    /// Its lease was about to expire when the task first ran, so it was not started.
+    /// It was not started: its lease was about to expire, its turn did not come, or it was cancelled while it waited.
     NotStarted,
     /// It panicked.
     Panicked,
@@ -29,10 +29,11 @@ pub(super) enum DispatchEnd<O> {
 pub(super) struct RunningDispatch<L: Lane> {
     pub(super) lease: L::Lease,
     pub(super) route: Arc<str>,
-    /// Whether it is the probe of a half-open circuit breaker.
-    pub(super) probe: bool,
-    /// When its lease expires, at the latest.
-    pub(super) until: watch::Sender<Instant>,
+    /// What it is for the circuit breaker of its route.
+    pub(super) attempt: Attempt,
+    /// When it took its slot.
+    pub(super) started: Instant,
+    pub(super) until: Arc<LeaseExpiry>,
     /// Whether the lease is known to be lost: its outcome is not recorded then.
     pub(super) lost: bool,
     /// Its trace, if traces are exported.
@@ -65,9 +66,16 @@ impl<L: Lane> Dispatches<L> {
     }
 
     /// Starts a dispatch under a lease that expires at `until`.
-    pub(super) fn start(&mut self, job: L::Job, route: Arc<str>, probe: bool, until: Instant) -> Id {
+    pub(super) fn start(
+        &mut self,
+        mut job: L::Job,
+        route: Arc<str>,
+        attempt: Attempt,
+        started: Instant,
+        until: Instant,
+    ) -> Id {
         let lease = self.lane.lease(&job);
-        let (sender, watch) = LeaseWatch::new(until, self.margin);
+        let (until, watch) = LeaseWatch::new(until, self.margin);
         let lane = Arc::clone(&self.lane);
         let span = self
             .tracer
@@ -78,9 +86,10 @@ impl<L: Lane> Dispatches<L> {
         // Boxed once: spawning moves the future several times, and a lane's dispatch is some kilobytes.
         let work = Box::pin(async move {
             // The process may have stalled since the claim.
-            if watch.remaining().is_zero() {
+            if !lane.wait_for_turn(&mut job).await || watch.remaining().is_zero() {
                 return DispatchEnd::NotStarted;
             }
+            watch.mark_dispatched();
             fail_point::reach(Step::BeforeDispatch);
             let finished = lane.dispatch(job, watch).await;
             fail_point::reach(Step::AfterDispatch);
@@ -92,7 +101,7 @@ impl<L: Lane> Dispatches<L> {
         }));
         let id = task.id();
         self.running
-            .insert(id, RunningDispatch { lease, route, probe, until: sender, lost: false, trace_id, task });
+            .insert(id, RunningDispatch { lease, route, attempt, started, until, lost: false, trace_id, task });
         id
     }
 
@@ -117,8 +126,11 @@ impl<L: Lane> Dispatches<L> {
         self.running.remove(&id)
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &RunningDispatch<L>> {
-        self.running.values()
+    /// Cancels every dispatch, in a fixed order, so that a run can be repeated.
+    pub(super) fn cancel_all(&self) {
+        let mut running: Vec<_> = self.running.iter().collect();
+        running.sort_unstable_by_key(|(id, _)| **id);
+        running.into_iter().for_each(|(_, dispatch)| dispatch.cancel());
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -194,7 +206,8 @@ mod tests {
     async fn a_dispatch_whose_lease_is_about_to_expire_never_starts() {
         let margin = Duration::from_secs(3);
         let mut dispatches = Dispatches::new(Arc::new(UnusedLane), margin);
-        let id = dispatches.start(1, Arc::from("wire"), false, Instant::now() + margin + Duration::from_secs(1));
+        let (now, attempt) = (Instant::now(), Attempt { probe: false, is_first: true });
+        let id = dispatches.start(1, Arc::from("wire"), attempt, now, now + margin + Duration::from_secs(1));
         // The process stalls before the task first runs.
         tokio::time::advance(Duration::from_secs(1)).await;
         let (ended, end) = dispatches.ended().await;

@@ -6,12 +6,13 @@ use std::time::Duration;
 use tokio::task::Id;
 use tokio::time::Instant;
 
-use crate::breaker::BreakerState;
+use crate::breaker::{Attempt, BreakerState};
 use crate::call_backoff::CallBackoff;
 use crate::claim_capacity::ClaimCapacity;
 use crate::completion_batcher::PendingCompletion;
 use crate::lane::{Claim, Completion, CompletionResult, Lane, LaneError, Repaired, RouteSignal};
 use crate::metrics::{ClaimFill, Meter};
+use crate::simulation::{PlantedBug, is_planted};
 
 use super::calls::{CallResult, ClaimResult, LanePending};
 use super::dispatches::{DispatchEnd, EndedDispatch};
@@ -32,11 +33,18 @@ impl<L: Lane> EngineState<L> {
     pub(super) fn on_dispatch_ended(&mut self, (id, end): EndedDispatch<L>, now: Instant) {
         self.renewal.ended(id);
         let Some(dispatch) = self.dispatches.remove(id) else { return };
-        self.meter.in_flight(&dispatch.route, self.slots.free(&dispatch.route));
-        if self.slots.is_saturated(&dispatch.route) {
+        if !(matches!(end, DispatchEnd::Cancelled) && is_planted(PlantedBug::CancelledSlotLeaks)) {
+            self.meter.in_flight(&dispatch.route, self.slots.free(&dispatch.route, dispatch.started, now));
+        }
+        if self.slots.is_awaited(&dispatch.route, now) {
             self.wake.capacity_freed();
         }
-        let until = *dispatch.until.borrow();
+        let until = dispatch.until.get();
+        // It was cancelled while it waited for its turn: nothing was sent, so its outcome is not unknown.
+        let end = match end {
+            DispatchEnd::Cancelled if !dispatch.lost && !dispatch.until.is_dispatched() => DispatchEnd::NotStarted,
+            end => end,
+        };
         let trace_id = dispatch.trace_id;
         let (signal, outcome) = match end {
             DispatchEnd::Finished(finished) => {
@@ -45,7 +53,7 @@ impl<L: Lane> EngineState<L> {
             }
             DispatchEnd::NotStarted => {
                 self.releases.push(dispatch.lease.clone(), until);
-                self.report_to_breaker(&dispatch.route, dispatch.probe, RouteSignal::Neutral, now);
+                self.report_to_breaker(&dispatch.route, dispatch.attempt, RouteSignal::Neutral, now);
                 return;
             }
             DispatchEnd::Panicked => {
@@ -55,7 +63,7 @@ impl<L: Lane> EngineState<L> {
             }
             DispatchEnd::Cancelled => (RouteSignal::Neutral, self.abandon(&dispatch.route, &dispatch.lease)),
         };
-        self.report_to_breaker(&dispatch.route, dispatch.probe, signal, now);
+        self.report_to_breaker(&dispatch.route, dispatch.attempt, signal, now);
         match outcome.filter(|_| !dispatch.lost) {
             Some(outcome) => {
                 let completion = Arc::new(Completion { lease: dispatch.lease, outcome });
@@ -76,12 +84,17 @@ impl<L: Lane> EngineState<L> {
         self.lane.abandoned(lease)
     }
 
-    fn report_to_breaker(&mut self, route: &Arc<str>, probe: bool, signal: RouteSignal, now: Instant) {
-        if let Some(state) = self.breakers.record_result(route, probe, signal, now) {
+    fn report_to_breaker(&mut self, route: &Arc<str>, attempt: Attempt, signal: RouteSignal, now: Instant) {
+        if attempt.probe && signal == RouteSignal::Neutral && is_planted(PlantedBug::NeutralProbeKeepsProbing) {
+            return;
+        }
+        let changed = self.breakers.record_result(route, attempt, signal, now);
+        if let Some(state) = changed {
             self.breaker_changed(route, state);
-            if state != BreakerState::Open {
-                self.wake.capacity_freed();
-            }
+        }
+        // Rows of the route were held back, or another of them is to probe it.
+        if changed == Some(BreakerState::Closed) || self.breakers.wants_probe(route) {
+            self.wake.capacity_freed();
         }
     }
 
@@ -139,6 +152,9 @@ impl<L: Lane> EngineState<L> {
         };
         self.meter.claim(fill, rows, now.saturating_duration_since(sent));
         self.wake.claimed(capacity.total(), started, now);
+        if self.slots.has_capacity_for_saturated(&self.capacity(now)) {
+            self.wake.capacity_freed();
+        }
     }
 
     fn completed(
@@ -162,6 +178,9 @@ impl<L: Lane> EngineState<L> {
                 for (pending, result) in batch.into_iter().zip(results) {
                     self.on_completion(&pending, result);
                 }
+            }
+            Err(LaneError::Unavailable(_)) if is_planted(PlantedBug::LostCompletion) => {
+                self.completions.call_returned();
             }
             Err(error @ LaneError::Unavailable(_)) => {
                 self.completions.retry(batch, now);
@@ -233,7 +252,7 @@ impl<L: Lane> EngineState<L> {
                 Err(LaneError::Refused(format!("{} results for {} leases", held.len(), ids.len())))
             }
         });
-        let held = match held {
+        let mut held = match held {
             Ok(held) => held,
             Err(error) => {
                 self.renewal.failed(now);
@@ -241,6 +260,9 @@ impl<L: Lane> EngineState<L> {
             }
         };
         log_recovery("renew", &mut self.renewal.backoff);
+        if is_planted(PlantedBug::RenewalOfWrongLease) {
+            held.reverse();
+        }
         let kept: Vec<Id> = ids.iter().zip(&held).filter(|(_, held)| **held).map(|(id, _)| *id).collect();
         self.meter.renewed(kept.len(), ids.len() - kept.len());
         self.renewal.renewed(&kept, sent);
@@ -249,10 +271,12 @@ impl<L: Lane> EngineState<L> {
             // If the dispatch has ended meanwhile, the completion batcher has its lease.
             let Some(dispatch) = self.dispatches.get_mut(*id) else { continue };
             if held {
-                dispatch.until.send_modify(|end| *end = until.max(*end));
+                dispatch.until.extend(until);
             } else {
                 dispatch.lost = true;
-                dispatch.cancel();
+                if !is_planted(PlantedBug::LostLeaseNotCancelled) {
+                    dispatch.cancel();
+                }
                 tracing::info!(lease = %dispatch.lease, route = %dispatch.route, trace_id = dispatch.trace_id.map(display),
                     "the lease was lost: its dispatch is cancelled");
                 self.renewal.ended(*id);

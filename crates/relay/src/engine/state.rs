@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::Id;
 use tokio::time::Instant;
 
-use crate::breaker::{Admission, BreakerState, Breakers};
+use crate::breaker::{Admission, Attempt, BreakerState, Breakers, ClaimLimit};
 use crate::call_backoff::{CallBackoff, random_below};
 use crate::claim_capacity::ClaimCapacity;
 use crate::completion_batcher::CompletionBatcher;
@@ -18,6 +18,7 @@ use crate::listener::ListenerUpdate;
 use crate::metrics::Meter;
 use crate::renewal::Renewal;
 use crate::settings::Settings;
+use crate::simulation::{PlantedBug, is_planted};
 use crate::slots::Slots;
 use crate::stop::StopMode;
 use crate::wake::{Wake, WakeSettings};
@@ -57,6 +58,8 @@ pub(super) struct EngineState<L: Lane> {
     /// Every lease that was granted and has not ended: running, to be recorded, or to be released.
     pub(super) held: HashSet<L::Lease>,
     pub(super) claiming: bool,
+    /// Whether the next claim follows one that found no row to probe a route with.
+    pub(super) repeats_probe: bool,
     pub(super) repair_at: Option<Instant>,
     pub(super) repair_backoff: CallBackoff,
     /// The number of rows ever quarantined, as of the last repair.
@@ -80,7 +83,12 @@ impl<L: Lane> EngineState<L> {
         let repair_at = repairs.then(|| now + random_below(settings.repair_every));
         Self {
             wake: Wake::new(wake, now),
-            slots: Slots::new(settings.slots, settings.route_slots.clone(), settings.max_batch),
+            slots: Slots::new(
+                settings.slots,
+                lane.route_count(),
+                settings.route_slots.clone(),
+                settings.max_batch,
+            ),
             breakers: Breakers::new(settings.breaker),
             dispatches: Dispatches::new(Arc::clone(&lane), settings.lease_margin),
             calls: Calls::new(Arc::clone(&lane), settings.call_timeout),
@@ -90,6 +98,7 @@ impl<L: Lane> EngineState<L> {
             releases: Releases::new(),
             held: HashSet::new(),
             claiming: false,
+            repeats_probe: false,
             repair_at,
             repair_backoff: CallBackoff::with_defaults(),
             quarantined: 0,
@@ -118,9 +127,14 @@ impl<L: Lane> EngineState<L> {
             self.calls.renew(ids, leases);
         }
         if let Some(leases) = self.releases.take_due(now) {
-            self.calls.release(leases);
+            if self.phase != Phase::Running && is_planted(PlantedBug::StopWithoutRelease) {
+                self.releases.call_returned();
+            } else {
+                self.calls.release(leases);
+            }
         }
-        if self.phase == Phase::Running {
+        let draining = matches!(self.phase, Phase::Draining { .. });
+        if self.phase == Phase::Running || draining && is_planted(PlantedBug::ClaimWhileDraining) {
             self.claim(now);
             if self.wake.is_next_due_lookup_due(now) {
                 self.wake.next_due_lookup_sent();
@@ -134,7 +148,7 @@ impl<L: Lane> EngineState<L> {
     }
 
     fn claim(&mut self, now: Instant) {
-        let capacity = self.capacity();
+        let capacity = self.capacity(now);
         let Some(cause) = self.wake.cause(now).filter(|_| capacity.total() > 0) else { return };
         self.meter.wakeup(cause);
         self.wake.claiming(cause, now);
@@ -142,8 +156,8 @@ impl<L: Lane> EngineState<L> {
         self.calls.claim(capacity);
     }
 
-    fn capacity(&self) -> ClaimCapacity {
-        self.slots.capacity(self.held.len(), self.breakers.limits())
+    pub(super) fn capacity(&self, now: Instant) -> ClaimCapacity {
+        self.slots.capacity(self.held.len(), self.breakers.limits(), now)
     }
 
     /// Cancels dispatches whose lease is about to expire, and all of them when the grace period ends.
@@ -153,13 +167,15 @@ impl<L: Lane> EngineState<L> {
             if let Some(dispatch) = self.dispatches.get_mut(id) {
                 tracing::warn!(lease = %dispatch.lease, route = %dispatch.route, trace_id = dispatch.trace_id.map(display),
                     "the lease could not be renewed in time: its dispatch is cancelled");
-                dispatch.cancel();
+                if !is_planted(PlantedBug::OverdueNotCancelled) {
+                    dispatch.cancel();
+                }
             }
         }
         if let Phase::Draining { until } = self.phase
             && until <= now
         {
-            self.dispatches.all().for_each(super::dispatches::RunningDispatch::cancel);
+            self.dispatches.cancel_all();
             self.phase = Phase::Flushing { until: now + self.settings.call_timeout };
         }
     }
@@ -194,8 +210,13 @@ impl<L: Lane> EngineState<L> {
         let until = sent + self.term.length();
         let mut claimed: HashMap<Arc<str>, usize> = HashMap::new();
         let mut started = 0;
+        let mut last_route: Arc<str> = Arc::from("");
         for job in jobs {
-            let (lease, route) = (self.lane.lease(&job), Arc::<str>::from(self.lane.route(&job)));
+            // The jobs of a claim have few routes.
+            if *last_route != *self.lane.route(&job) {
+                last_route = Arc::from(self.lane.route(&job));
+            }
+            let (lease, route) = (self.lane.lease(&job), Arc::clone(&last_route));
             if !self.held.insert(lease.clone()) {
                 tracing::error!(%lease, "a claim returned a lease that is held already: it is not dispatched again");
                 continue;
@@ -204,13 +225,15 @@ impl<L: Lane> EngineState<L> {
             let claimed_of_route = claimed.entry(Arc::clone(&route)).or_insert(0);
             *claimed_of_route += 1;
             let late = until.saturating_duration_since(now) <= self.settings.lease_margin;
-            let over_capacity = started >= capacity.total() || *claimed_of_route > capacity.for_route(&route);
+            let over_capacity = started >= capacity.total() || *claimed_of_route > capacity.most_of(&route);
             if late || over_capacity || self.phase != Phase::Running {
                 tracing::debug!(%lease, late, over_capacity, "released without a dispatch");
                 self.releases.push(lease, until);
                 continue;
             }
-            let admission = self.breakers.admit(&route);
+            // Rows without a number count as rows that have not failed.
+            let is_first = self.lane.origin(&job).attempt.is_none_or(|attempt| attempt <= 1);
+            let admission = self.breakers.admit(&route, is_first);
             if admission == Admission::Refuse {
                 self.releases.push(lease, until);
                 continue;
@@ -218,9 +241,21 @@ impl<L: Lane> EngineState<L> {
             started += 1;
             self.summary.started += 1;
             self.meter.dispatch_started(&route);
-            self.meter.in_flight(&route, self.slots.take(&route));
-            let id = self.dispatches.start(job, route, admission == Admission::Probe, until);
+            self.meter.in_flight(&route, self.slots.take(&route, now));
+            let attempt = Attempt { probe: admission == Admission::Probe, is_first };
+            let id = self.dispatches.start(job, route, attempt, now, until);
             self.renewal.started(id, sent);
+        }
+        let mut may_find_probe = false;
+        for (route, _) in capacity.per_route().filter(|(route, _)| !claimed.contains_key(*route)) {
+            let first = capacity.takes_first_attempt(route);
+            let asked = if first { ClaimLimit::FirstAttempt } else { ClaimLimit::One };
+            may_find_probe |= self.breakers.found_no_row(route, asked);
+        }
+        // Once: two routes without rows that ask in turn would cause claims without end.
+        self.repeats_probe = may_find_probe && !self.repeats_probe;
+        if self.repeats_probe {
+            self.wake.capacity_freed();
         }
         self.slots.record_claim(capacity, &claimed);
         started
@@ -230,7 +265,7 @@ impl<L: Lane> EngineState<L> {
         match state {
             BreakerState::Open => tracing::warn!(route, "circuit breaker opened"),
             BreakerState::HalfOpen => {
-                tracing::info!(route, "circuit breaker half-open: one dispatch probes the route");
+                tracing::info!(route, "circuit breaker half-open: one dispatch at a time probes the route");
             }
             BreakerState::Closed => tracing::info!(route, "circuit breaker closed"),
         }
@@ -278,7 +313,7 @@ impl<L: Lane> EngineState<L> {
             Phase::Running => {
                 times.extend([self.breakers.next_deadline(), self.repair_at]);
                 // Without capacity no claim is due: a slot has to come free first.
-                if self.capacity().total() > 0 {
+                if self.slots.free_slots(self.held.len()) > 0 {
                     times.extend([self.wake.next_claim(), self.wake.next_due_lookup()]);
                 }
             }

@@ -1,6 +1,8 @@
 //! Decides what to do with a payment whose last attempt may have paid (unknown outcome).
 //!
-//! The rail receives an inquiry first, if it supports one. If that does not settle the payment, the rail's policy in
+//! If the payment may have been made by another bank than the rail reaches, nothing is sent, not even an inquiry: an
+//! operator has to ask that bank. Otherwise the rail receives an inquiry first, if it supports one. If that does not
+//! settle the payment, the rail's policy in
 //! the database decides, together with whether the rail still remembers the idempotency key. This module never
 //! guesses: an outcome that stays unknown is recorded as unknown, until an operator resolves it.
 
@@ -9,6 +11,9 @@ use std::time::Duration;
 use symphony_db::payment::worker::{Advice, Claimed};
 use symphony_db::payment::{OUTCOME_UNKNOWN, OnUnknown, Outcome, RailAnswer, Reason};
 
+use tokio::time::timeout;
+
+use super::RAIL_TIMEOUT_GRACE;
 use crate::lane::{LaneError, RouteSignal};
 use crate::rail::{Inquiry, Invalid, Payment, Rail};
 use crate::trace::{self, SpanStatus};
@@ -41,12 +46,33 @@ pub(super) async fn inquire(rail: &dyn Rail, payment: &Payment, advice: Result<A
             RouteSignal::Neutral,
         );
     };
+    if let Some(other) = &advice.other_endpoint {
+        return stop(&other_bank(other, &advice.endpoint, &payment.rail_type), RailAnswer::default());
+    }
     let inquiry = if rail.supports_inquiry() {
-        Some(trace::in_child_span("inquire", rail.inquire(payment), span_status).await)
+        // A rail enforces its own timeout. One that does not must not keep the lease renewed without end.
+        let limit = rail.timeout() + RAIL_TIMEOUT_GRACE;
+        let answer = timeout(limit, rail.inquire(payment));
+        let answer = async {
+            answer.await.unwrap_or_else(|_| Inquiry::NoAnswer {
+                message: format!("no answer to the inquiry within {limit:?}"),
+                rail: RailAnswer::default(),
+            })
+        };
+        Some(trace::in_child_span("inquire", answer, span_status).await)
     } else {
         None
     };
-    decide(advice, inquiry)
+    decide(&advice, inquiry)
+}
+
+/// What an operator can do about a payment that another bank may have made.
+fn other_bank(other: &str, endpoint: &str, rail_type: &str) -> String {
+    format!(
+        "an attempt with an unknown outcome went to the endpoint {other}, and this relayer reaches {endpoint}: ask the bank at \
+         {other} and resolve it; if both are the same bank, declare that, before you redrive it, with: symphony rail \
+         same-endpoint {rail_type} {other} {endpoint}"
+    )
 }
 
 /// Exported as `symphony.state`, so the values stay when a variant is renamed.
@@ -66,8 +92,8 @@ pub(super) fn dispatch_time(rail: &dyn Rail) -> Duration {
 }
 
 /// The decision table. `None` if the rail supports no inquiry.
-fn decide(advice: Advice, inquiry: Option<Inquiry>) -> NextStep {
-    let Advice { on_unknown, key_remembered } = advice;
+fn decide(advice: &Advice, inquiry: Option<Inquiry>) -> NextStep {
+    let Advice { on_unknown, key_remembered, .. } = *advice;
     let (unsettled, rail) = match inquiry {
         Some(Inquiry::Executed(rail)) => {
             return NextStep::Record(Outcome::Dispatched { rail }, RouteSignal::Healthy);
@@ -141,7 +167,7 @@ mod tests {
     use crate::rail::{Answer, BoxFuture};
 
     fn advice(on_unknown: OnUnknown, key_remembered: bool) -> Advice {
-        Advice { on_unknown, key_remembered }
+        Advice { on_unknown, key_remembered, endpoint: "bank#k".into(), other_endpoint: None }
     }
 
     fn no_answer() -> Option<Inquiry> {
@@ -175,8 +201,8 @@ mod tests {
         for on_unknown in [OnUnknown::Inquire, OnUnknown::Resend, OnUnknown::Stop] {
             for remembered in [true, false] {
                 let advice = advice(on_unknown, remembered);
-                assert_eq!(label(&decide(advice, Some(Inquiry::Executed(RailAnswer::default())))), "paid");
-                assert_eq!(label(&decide(advice, Some(refused()))), "refused");
+                assert_eq!(label(&decide(&advice, Some(Inquiry::Executed(RailAnswer::default())))), "paid");
+                assert_eq!(label(&decide(&advice, Some(refused()))), "refused");
             }
         }
     }
@@ -184,8 +210,8 @@ mod tests {
     #[test]
     fn never_seen_counts_only_while_the_rail_remembers() {
         for on_unknown in [OnUnknown::Inquire, OnUnknown::Resend, OnUnknown::Stop] {
-            assert_eq!(label(&decide(advice(on_unknown, true), Some(Inquiry::NeverSeen))), "send");
-            assert_eq!(label(&decide(advice(on_unknown, false), Some(Inquiry::NeverSeen))), "stop");
+            assert_eq!(label(&decide(&advice(on_unknown, true), Some(Inquiry::NeverSeen))), "send");
+            assert_eq!(label(&decide(&advice(on_unknown, false), Some(Inquiry::NeverSeen))), "stop");
         }
     }
 
@@ -200,15 +226,15 @@ mod tests {
             (OnUnknown::Stop, false, "stop", "stop"),
         ] {
             let advice = advice(on_unknown, remembered);
-            assert_eq!(label(&decide(advice, None)), not_supported, "{advice:?}");
-            assert_eq!(label(&decide(advice, no_answer())), not_settled, "{advice:?}");
-            assert_eq!(label(&decide(advice, pending())), not_settled, "{advice:?}");
+            assert_eq!(label(&decide(&advice, None)), not_supported, "{advice:?}");
+            assert_eq!(label(&decide(&advice, no_answer())), not_settled, "{advice:?}");
+            assert_eq!(label(&decide(&advice, pending())), not_settled, "{advice:?}");
         }
     }
 
     #[test]
     fn a_rail_that_answers_pending_is_not_failing() {
-        let signal = |inquiry| match decide(advice(OnUnknown::Inquire, true), inquiry) {
+        let signal = |inquiry| match decide(&advice(OnUnknown::Inquire, true), inquiry) {
             NextStep::Record(_, signal) => signal,
             NextStep::Send(_) => panic!("sent"),
         };

@@ -20,6 +20,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
+/// The type of entities that the fake store fails to write.
+pub(crate) const POISON: &str = "poison";
+
 /// A fake store that records writes and returns scripted results.
 pub(crate) struct FakeStore {
     written: Mutex<Vec<Record>>,
@@ -90,7 +93,8 @@ impl Store for FakeStore {
             // Other tasks run here, so that two concurrent writes would be counted.
             tokio::task::yield_now().await;
             blocked.wait_for(|blocked| !blocked).await.unwrap();
-            let answer = self.answers.lock().unwrap().pop_front();
+            let poison = (record.entity_type == POISON).then(|| Written::Failed("no".to_owned()));
+            let answer = poison.or_else(|| self.answers.lock().unwrap().pop_front());
             self.written.lock().unwrap().push(record.clone());
             if let Some(count) = self.running.lock().unwrap().get_mut(&entity) {
                 *count -= 1;

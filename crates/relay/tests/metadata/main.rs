@@ -6,6 +6,7 @@
 mod captured_log;
 mod dead_letters;
 mod fixture;
+mod poison;
 
 use symphony_relay::store::Written;
 

@@ -29,6 +29,7 @@ const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
 pub(crate) struct Settings {
     pub(super) url: String,
     pub(super) inquiry_url: Option<String>,
+    pub(super) endpoint: Option<String>,
     #[serde(default)]
     pub(super) destination: Destination,
 
@@ -97,6 +98,14 @@ impl Settings {
         let limit =
             |setting, ok: bool, text: &str| if ok { Ok(()) } else { Err(SettingError::new(setting, text)) };
         let in_range = !self.timeout.is_zero() && self.timeout <= MAX_TIMEOUT;
+        let name = |name: &String| {
+            (1..=100).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#')
+        };
+        limit(
+            "endpoint",
+            self.endpoint.as_ref().is_none_or(name),
+            "must have 1 to 100 printable ASCII characters, without blanks and #",
+        )?;
         limit("timeout", in_range, "must be above zero and at most \"10m\"")?;
         // Otherwise a connection that timed out would count as a request that may have arrived.
         let shorter = !self.connect_timeout.is_zero() && self.connect_timeout < self.timeout;

@@ -64,6 +64,15 @@ impl Target {
         self.0.clone()
     }
 
+    pub(super) fn host(&self) -> Option<&str> {
+        self.0.host_str()
+    }
+
+    /// What identifies the server: scheme, host, port and path. A query may hold a secret.
+    pub(super) fn identity(&self) -> String {
+        identity(&self.0)
+    }
+
     pub(super) fn is_https(&self) -> bool {
         self.0.scheme() == "https"
     }
@@ -104,9 +113,20 @@ impl InquiryTarget {
         })
     }
 
+    /// What identifies the server, as [`Target::identity`].
+    pub(super) fn identity(&self) -> String {
+        // The template was parsed when the settings were read.
+        Url::parse(&self.template).map(|url| identity(&url)).unwrap_or_default()
+    }
+
     pub(super) fn is_https(&self) -> bool {
         self.https
     }
+}
+
+fn identity(url: &Url) -> String {
+    let port = url.port_or_known_default().unwrap_or_default();
+    format!("{}://{}:{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@ fn an_invalid_setting_is_named_with_what_to_write() {
         ("idle_connections = 0", "idle_connections", "from 1"),
         ("answer_limit_bytes = 0", "answer_limit_bytes", "from 1 to 16777216"),
         ("retry_after_cap = '721h'", "retry_after_cap", "\"720h\""),
+        ("endpoint = ''", "endpoint", "1 to 100"),
+        ("endpoint = 'bank#7'", "endpoint", "without blanks and #"),
         ("destination = 'bic'", "destination", "`iban`"),
         ("outcomes = { '2xx' = 'accepted' }", "outcomes.\"2xx\"", "\"409 DUPLICATE\""),
         ("outcomes = { '200' = 'paid' }", "outcomes", "`accepted`"),
@@ -50,6 +52,33 @@ fn a_rail_without_an_inquiry_url_has_no_inquiries() {
     assert!(!rail(WITHOUT_TLS).supports_inquiry());
     assert!(
         rail(&format!("{WITHOUT_TLS}inquiry_url = 'http://bank.example/{{idempotency_key}}'")).supports_inquiry()
+    );
+}
+
+#[test]
+fn an_endpoint_is_named_by_its_address_and_account_and_by_no_secret() {
+    let endpoint = |toml: &str| rail(&format!("kind = 'http'\nallow_http = true\n{toml}")).endpoint().unwrap();
+    let bank = endpoint("url = 'http://bank.example/pay'");
+    assert!(bank.as_str().starts_with("bank.example#"), "{bank}");
+    for same in [
+        "url = 'http://BANK.example:80/pay?api_key=hidden'",
+        "url = 'http://bank.example/pay'\nheaders = { 'X-Tenant' = '7' }\ntimeout = '7s'",
+    ] {
+        assert_eq!(endpoint(same), bank, "{same}");
+    }
+    let inquiry = "inquiry_url = 'http://bank.example/find?key={idempotency_key}'";
+    let others = [
+        "url = 'http://other.example/pay'".to_owned(),
+        "url = 'http://bank.example:81/pay'".to_owned(),
+        "url = 'http://bank.example/v2/pay'".to_owned(),
+        "url = 'http://bank.example/pay'\nendpoint = 'account-7'".to_owned(),
+        format!("url = 'http://bank.example/pay'\n{inquiry}"),
+    ];
+    for other in others {
+        assert_ne!(endpoint(&other), bank, "{other}");
+    }
+    assert!(
+        endpoint("url = 'http://bank.example/pay'\nendpoint = 'account-7'").as_str().starts_with("account-7#")
     );
 }
 

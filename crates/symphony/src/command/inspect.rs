@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use symphony_db::{
     OutboxId,
-    payment::reader::{self, Operation, Pending, TimelineEvent},
+    payment::reader::{self, ArchivedOutbox, Operation, Pending, TimelineEvent},
 };
 pub(super) use timeline::text;
 use tokio_postgres::Client;
@@ -28,7 +28,7 @@ use crate::{
     "  symphony inspect pay-1\n  symphony inspect 0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f --json",
 ))]
 pub(crate) struct Arguments {
-    /// Outbox id or instruction id
+    /// Outbox id, instruction id, or the idempotency key of an archived payment
     #[arg(value_name = "ID")]
     id: String,
     #[command(flatten)]
@@ -43,6 +43,8 @@ pub(super) struct InstructionHistory {
     pub(super) operations: Vec<Operation>,
     /// The current state of its pending outboxes.
     pub(super) pending: Vec<Pending>,
+    /// Its outboxes whose ledger rows were archived.
+    pub(super) archived: Vec<ArchivedOutbox>,
 }
 
 impl Arguments {
@@ -69,7 +71,8 @@ pub(super) async fn read(client: &Client, id: &str) -> Result<Option<Instruction
     };
     let instruction_id = of_outbox.first().map_or(id, |event| event.instruction_id.as_str()).to_owned();
     let events = reader::instruction_timeline(client, &instruction_id).await?;
-    if events.is_empty() {
+    let archived = reader::archived_outboxes(client, &instruction_id).await?;
+    if events.is_empty() && archived.is_empty() {
         return Ok(None);
     }
     let (mut operations, mut pending) = (Vec::new(), Vec::new());
@@ -79,5 +82,5 @@ pub(super) async fn read(client: &Client, id: &str) -> Result<Option<Instruction
         operations.extend(done.into_iter().filter(|operation| operation.outbox_id == Some(outbox_id)));
         pending.extend(reader::pending(client, outbox_id).await?);
     }
-    Ok(Some(InstructionHistory { instruction_id, events, operations, pending }))
+    Ok(Some(InstructionHistory { instruction_id, events, operations, pending, archived }))
 }

@@ -1,8 +1,12 @@
 //! `symphony maintain`: adds partitions to the ledger ahead of time, and lists them.
 
 use serde::Serialize;
+use symphony_db::error::ClaimError;
 use symphony_db::payment::reader::{LedgerPartition, ledger_partitions};
 use symphony_db::payment::worker::extend_ledger;
+use symphony_db::retention;
+use symphony_db::schema::{Lane, install::installed_lanes};
+use tokio_postgres::Client;
 
 use super::with_examples;
 use crate::{
@@ -14,9 +18,10 @@ use crate::{
     table::Table,
 };
 
-/// Add partitions to the payment ledger ahead of time, index closed ones, and list all of them
+/// Add partitions to the payment ledger ahead of time, index closed ones, and remove what is past its retention
 ///
-/// Relayers add partitions in their repair pass. They index only small partitions; run this once a week, so that searches
+/// Removes idempotency keys, events and metadata past their retention; by default there is none (symphony retention). The
+/// ledger is left to symphony archive. Relayers add partitions in their repair pass. They index only small partitions; run this once a week, so that searches
 /// by participant have an index in the large ones. Exit code 1 if fewer than two partitions are ahead. Needs a login with
 /// the role symphony_operator.
 #[derive(clap::Args)]
@@ -35,7 +40,60 @@ struct Report {
     indexed: Vec<String>,
     partitions_ahead: i32,
     skipped: Option<String>,
+    removed: Removed,
     partitions: Vec<LedgerPartition>,
+}
+
+/// What was past its retention, in rows.
+#[derive(Default, Serialize)]
+struct Removed {
+    payment_keys: i64,
+    events: i64,
+    metadata: i64,
+}
+
+/// The rows of one batch, so that its locks are short.
+const MAX_REMOVED_PER_CALL: i32 = 5_000;
+
+impl Removed {
+    async fn remove(client: &Client) -> Result<Self, Failure> {
+        let lanes = installed_lanes(client).await?;
+        let mut removed = Self::default();
+        if lanes.contains(&Lane::Payment) {
+            // A sweep begins where the last call stopped: it is complete at the second end of the registry.
+            let mut ends = 0;
+            while ends < 2 {
+                let (keys, is_end) = retention::remove_expired_keys(client, MAX_REMOVED_PER_CALL).await?;
+                removed.payment_keys += keys;
+                ends += u8::from(is_end);
+                progress::show(&format!("{} keys removed", removed.payment_keys));
+            }
+        }
+        if lanes.contains(&Lane::Event) {
+            removed.events =
+                until_none(async || retention::remove_processed_events(client, MAX_REMOVED_PER_CALL).await)
+                    .await?;
+        }
+        if lanes.contains(&Lane::Metadata) {
+            removed.metadata =
+                until_none(async || retention::remove_ended_metadata(client, MAX_REMOVED_PER_CALL).await).await?;
+        }
+        progress::clear();
+        Ok(removed)
+    }
+}
+
+/// Calls until a call removes nothing.
+async fn until_none(remove: impl AsyncFn() -> Result<i64, ClaimError>) -> Result<i64, Failure> {
+    let mut all = 0;
+    loop {
+        let removed = remove().await?;
+        if removed == 0 {
+            return Ok(all);
+        }
+        all += removed;
+        progress::show(&format!("{all} rows removed"));
+    }
 }
 
 /// With fewer partitions ahead, the ledger soon grows in its last one.
@@ -57,12 +115,14 @@ impl Arguments {
             progress::show(&format!("{} partitions added, {} indexed", created.len(), indexed.len()));
         };
         progress::clear();
+        let removed = Removed::remove(&client).await?;
         let partitions = ledger_partitions(&client).await?;
         let report = Report {
             created,
             indexed,
             partitions_ahead: last.partitions_ahead,
             skipped: last.skipped,
+            removed,
             partitions,
         };
         self.format.print(&report, || text(&report))?;
@@ -86,7 +146,14 @@ fn text(report: &Report) -> String {
             if report.created.contains(name) { "new" } else { "" }.to_owned(),
         ]);
     }
-    table.render()
+    let Removed { payment_keys, events, metadata } = report.removed;
+    let mut text = table.render();
+    if payment_keys + events + metadata > 0 {
+        text.push_str(&format!(
+            "\nremoved past their retention: {payment_keys} idempotency keys, {events} events, {metadata} metadata entries"
+        ));
+    }
+    text
 }
 
 fn size(bytes: i64) -> String {

@@ -1,6 +1,7 @@
 //! The commands, one per file. Each defines its arguments and help, calls the libraries and prints the result.
 
 mod api;
+mod archive;
 mod audit;
 mod audit_context;
 #[cfg(feature = "dev-tools")]
@@ -16,6 +17,7 @@ mod completions;
 mod demo;
 mod dlq;
 mod enqueue;
+mod erase;
 mod inspect;
 mod install;
 mod maintain;
@@ -23,7 +25,9 @@ mod man;
 #[cfg(feature = "dev-tools")]
 mod prove;
 mod rail;
+mod recover;
 mod repair;
+mod retention;
 mod run;
 mod status;
 mod token;
@@ -60,8 +64,12 @@ enum Command {
     Rail(rail::Arguments),
     Run(run::Arguments),
     Repair(repair::Arguments),
+    Recover(recover::Arguments),
     Maintain(maintain::Arguments),
+    Retention(retention::Arguments),
+    Archive(archive::Arguments),
     Dlq(dlq::Arguments),
+    Erase(erase::Arguments),
     Audit(audit::Arguments),
     #[cfg(feature = "dev-tools")]
     Demo(demo::Arguments),
@@ -97,8 +105,12 @@ impl Cli {
             Command::Rail(arguments) => arguments.run(&database).await,
             Command::Run(arguments) => arguments.run(&database).await,
             Command::Repair(arguments) => arguments.run(&database).await,
+            Command::Recover(arguments) => arguments.run(&database).await,
             Command::Maintain(arguments) => arguments.run(&database).await,
+            Command::Retention(arguments) => arguments.run(&database).await,
+            Command::Archive(arguments) => arguments.run(&database).await,
             Command::Dlq(arguments) => arguments.run(&database).await,
+            Command::Erase(arguments) => arguments.run(&database).await,
             Command::Audit(arguments) => arguments.run(&database).await,
             #[cfg(feature = "dev-tools")]
             Command::Demo(arguments) => arguments.run().await,

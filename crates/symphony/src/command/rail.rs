@@ -2,8 +2,10 @@
 
 use std::str::FromStr;
 
+use serde_json::json;
 use symphony_db::error::OperateError;
-use symphony_db::payment::{Change, OnUnknown, Rail, RailPolicy, operator, reader};
+use symphony_db::payment::reader::SameEndpoint;
+use symphony_db::payment::{Change, OnEpochChange, OnUnknown, Rail, RailPolicy, operator, reader};
 use tokio_postgres::Client;
 
 use super::{audit_context::AuditContext, with_examples};
@@ -14,15 +16,16 @@ use crate::{
     table::Table,
 };
 
-/// List, register, change, pause, resume and retire rails
+/// List, register, change, pause, resume and retire rails, and make their payments due
 ///
-/// list needs a login with the role symphony_readonly; the other commands need symphony_operator.
+/// list and endpoints need a login with the role symphony_readonly; the other commands need symphony_operator.
 #[derive(clap::Args)]
 #[command(after_help = with_examples(
     "  symphony rail list\n  \
      symphony rail add sepa --max-attempts 8 --ordered true --actor ana --reason 'go-live'\n  \
      symphony rail set sepa --max-in-flight 50 --actor ana --reason 'the bank asked for it'\n  \
-     symphony rail pause sepa --actor ana --reason 'the bank is down'",
+     symphony rail pause sepa --actor ana --reason 'the bank is down'\n  \
+     symphony rail same-endpoint sepa 'old.bank.example#…' 'new.bank.example#…' --actor ana --reason 'their notice of 3 May'",
 ))]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -88,6 +91,46 @@ enum Action {
         #[command(flatten)]
         format: OutputFormat,
     },
+    /// Declare two endpoints of a rail to be the same bank, whose address has moved: relayers then inquire at the new one
+    ///
+    /// Relayers stop a payment whose outcome is unknown at another endpoint than theirs. Declare two endpoints the same only
+    /// if the bank at the new one knows the idempotency keys that were sent to the old one; otherwise it may pay again.
+    #[command(after_help = with_examples(
+        "  symphony rail same-endpoint sepa 'old.bank.example#…' 'new.bank.example#…' --actor ana --reason 'their notice of 3 May'",
+    ))]
+    SameEndpoint {
+        /// The rail
+        name: String,
+        /// An endpoint, as symphony inspect shows it; unnamed: attempts without one
+        endpoint: String,
+        /// Another endpoint of the same bank, as symphony run --check shows it
+        same_as: String,
+        /// Revoke the declaration
+        #[arg(long)]
+        revoke: bool,
+        #[command(flatten)]
+        audit_context: AuditContext,
+        #[command(flatten)]
+        format: OutputFormat,
+    },
+    /// Make the scheduled payments of a rail due at once: retries, and what a clock that was ahead has scheduled
+    ///
+    /// At most 10,000 payments, those that are due first come first.
+    #[command(after_help = with_examples("  symphony rail expedite sepa --actor ana --reason 'the clock was ahead'"))]
+    Expedite {
+        /// The rail
+        name: String,
+        #[command(flatten)]
+        audit_context: AuditContext,
+        #[command(flatten)]
+        format: OutputFormat,
+    },
+    /// List the endpoints that were declared to be the same bank
+    #[command(after_help = with_examples("  symphony rail endpoints --json"))]
+    Endpoints {
+        #[command(flatten)]
+        format: OutputFormat,
+    },
     /// Resume a paused rail
     #[command(after_help = with_examples("  symphony rail resume sepa --actor ana --reason 'the bank is back'"))]
     Resume {
@@ -123,6 +166,9 @@ struct Policy {
     /// How long the rail remembers an idempotency key; none: forever
     #[arg(long, value_name = "SECONDS|none")]
     key_memory: Option<NumberOrNone>,
+    /// When a new epoch opens: inquire about each payment before it is sent, or hold the rail until symphony recover
+    #[arg(long, value_name = "INQUIRE|HOLD")]
+    on_epoch_change: Option<OnEpochChange>,
 }
 
 /// A number, or `none` to clear the setting.
@@ -157,6 +203,7 @@ impl From<Policy> for RailPolicy {
             max_in_flight: change(given.max_in_flight),
             on_unknown: given.on_unknown,
             key_memory_seconds: change(given.key_memory),
+            on_epoch_change: given.on_epoch_change,
         }
     }
 }
@@ -169,6 +216,25 @@ impl Arguments {
                 let mut rails = reader::rails(&client).await?;
                 rails.retain(|rail| all || rail.is_registered());
                 format.print(&rails, || text(&rails))?;
+                return Ok(ExitStatus::Success);
+            }
+            Action::Endpoints { format } => {
+                let declared = reader::same_endpoints(&client).await?;
+                format.print(&declared, || endpoints_text(&declared))?;
+                return Ok(ExitStatus::Success);
+            }
+            Action::SameEndpoint { name, endpoint, same_as, revoke, audit_context, format } => {
+                let (pair, audit) = ((endpoint.as_str(), same_as.as_str()), audit_context.given());
+                let recorded = if revoke {
+                    operator::revoke_same_endpoint(&client, &name, pair, audit).await
+                } else {
+                    operator::declare_same_endpoint(&client, &name, pair, audit).await
+                };
+                let recorded = or_suggest(&client, &name, recorded).await?;
+                let is = if revoke { "are no longer declared" } else { "are declared" };
+                format.print(&recorded, || {
+                    format!("{endpoint} and {same_as} {is} the same endpoint of rail {name}")
+                })?;
                 return Ok(ExitStatus::Success);
             }
             Action::Add { name, policy, audit_context, format } => {
@@ -187,6 +253,12 @@ impl Arguments {
                 let paused = operator::pause(&client, &name, audit_context.given()).await;
                 (format, or_suggest(&client, &name, paused).await?)
             }
+            Action::Expedite { name, audit_context, format } => {
+                let made_due = operator::make_due(&client, &name, audit_context.given()).await;
+                let made_due = or_suggest(&client, &name, made_due).await?;
+                format.print(&json!({ "made_due": made_due }), || format!("{made_due} payments are due now\n"))?;
+                return Ok(ExitStatus::Success);
+            }
             Action::Resume { name, audit_context, format } => {
                 let resumed = operator::resume(&client, &name, audit_context.given()).await;
                 (format, or_suggest(&client, &name, resumed).await?)
@@ -198,9 +270,9 @@ impl Arguments {
 }
 
 /// Adds the nearest registered name to the error of an unknown rail.
-async fn or_suggest(client: &Client, name: &str, result: Result<Rail, OperateError>) -> Result<Rail, Failure> {
+async fn or_suggest<T>(client: &Client, name: &str, result: Result<T, OperateError>) -> Result<T, Failure> {
     let error = match result {
-        Ok(rail) => return Ok(rail),
+        Ok(done) => return Ok(done),
         Err(error) => error,
     };
     let unknown = matches!(error, OperateError::UnknownRail(_));
@@ -225,7 +297,7 @@ fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a s
     names.filter(close).min_by_key(|other| strsim::damerau_levenshtein(name, other))
 }
 
-fn text(rails: &[Rail]) -> String {
+pub(super) fn text(rails: &[Rail]) -> String {
     if rails.is_empty() {
         return "no rail is registered yet; register one with: symphony rail add NAME --actor … --reason …"
             .to_owned();
@@ -238,6 +310,7 @@ fn text(rails: &[Rail]) -> String {
         "in flight",
         "on unknown",
         "key memory",
+        "on epoch",
         "paused",
         "changed by",
     ];
@@ -251,8 +324,31 @@ fn text(rails: &[Rail]) -> String {
             rail.max_in_flight.map_or_else(|| "no limit".to_owned(), |limit| limit.to_string()),
             rail.on_unknown.to_string(),
             rail.key_memory_seconds.map_or_else(|| "forever".to_owned(), |seconds| format!("{seconds}s")),
-            if rail.is_registered() { yes_or_no(rail.paused) } else { "retired".to_owned() },
+            rail.on_epoch_change.to_string(),
+            match (rail.is_registered(), rail.held_since_epoch) {
+                (true, Some(_)) => "held".to_owned(),
+                (true, None) => yes_or_no(rail.paused),
+                (false, _) => "retired".to_owned(),
+            },
             rail.updated_by.clone(),
+        ]);
+    }
+    table.render()
+}
+
+fn endpoints_text(declared: &[SameEndpoint]) -> String {
+    if declared.is_empty() {
+        return "no endpoints were declared to be the same bank".to_owned();
+    }
+    let mut table = Table::new(["rail", "endpoint", "same as", "declared by", "declared at", "reason"]);
+    for pair in declared {
+        table.push([
+            pair.rail_type.clone(),
+            pair.endpoint.clone(),
+            pair.same_as.clone(),
+            pair.declared_by.clone(),
+            pair.declared_at.strftime("%Y-%m-%d %H:%MZ").to_string(),
+            pair.reason.clone(),
         ]);
     }
     table.render()

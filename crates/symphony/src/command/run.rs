@@ -115,7 +115,11 @@ impl Arguments {
         if self.check {
             let lanes: Vec<_> = served.lanes().into_iter().map(Lane::name).collect();
             let format = OutputFormat { json: self.json };
-            format.print(&json!({ "in_order": true, "lanes": lanes }), || "everything is in order".to_owned())?;
+            let endpoints = served.endpoints();
+            format.print(&json!({ "in_order": true, "lanes": lanes, "endpoints": endpoints }), || {
+                let rails = endpoints.iter().map(|(rail, endpoint)| format!("\nrail {rail} sends to {endpoint}"));
+                format!("everything is in order{}", rails.collect::<String>())
+            })?;
             return Ok(ExitStatus::Success);
         }
 
@@ -168,7 +172,7 @@ impl Arguments {
             tokio::spawn(server::serve(listener, console, limits.clone()));
         }
         if let Some(listener) = listener {
-            let gauges = Gauges::new(Arc::clone(&target), lanes, served.rails());
+            let gauges = Gauges::new(Arc::clone(&target), worker.as_str(), lanes, served.rails());
             let shown = EndpointState { registry, meters: meters.clone(), gauges, stop: stop_signal.clone() };
             tokio::spawn(server::serve(listener, endpoints::routes(shown, console), limits));
         }

@@ -96,6 +96,15 @@ pub(super) struct StoreRoute {
     pub(super) store: String,
 }
 
+/// What keeps a slow destination from taking all slots: the others would wait for its timeouts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SlowRoutes {
+    /// The engine, as in [`symphony_relay::Lane::route_count`].
+    ShareSlots,
+    /// A cap per destination, because claims of the lane cannot select by destination.
+    Capped,
+}
+
 /// What to do about a registered rail that has no section in the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -117,9 +126,9 @@ struct Breaker {
 }
 
 impl EngineSection {
-    pub(super) fn settings(&self, destinations: &[DestinationSection]) -> Settings {
-        // One slow destination must not take all slots: the others would wait for its timeouts.
-        let share = (destinations.len() > 1).then(|| (self.slots * 3 / 4).max(1));
+    pub(super) fn settings(&self, destinations: &[DestinationSection], slow: SlowRoutes) -> Settings {
+        let cap = destinations.len() > 1 && slow == SlowRoutes::Capped;
+        let share = cap.then(|| (self.slots * 3 / 4).max(1));
         Settings {
             slots: self.slots,
             route_slots: destinations

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use symphony_db::epoch;
 use symphony_db::payment::{OnUnknown, reader};
 use symphony_db::roles;
 use symphony_db::schema::install::installed_lanes;
@@ -68,6 +69,18 @@ pub(crate) async fn roles(client: &Client) -> Result<(), Failure> {
     let missing = missing.join(", ");
     Err(Failure::new(format!("the login that the relayer connects as lacks a role: {missing}"))
         .hint(format!("let a DBA run: grant {missing} to the login that you connect as")))
+}
+
+/// Warns where a failover may lose commits. A single server is no mistake, so it refuses nothing.
+pub(crate) async fn replication(client: &Client) -> Result<(), Failure> {
+    if !epoch::waits_for_standby(client).await? {
+        tracing::warn!(
+            event = "NO_SYNCHRONOUS_STANDBY",
+            "synchronous_standby_names is empty: a failover may lose the last commits. Payments may have been made that have no row; \
+             those with a row are inquired about before they are sent again"
+        );
+    }
+    Ok(())
 }
 
 /// Refuses a section for a rail that was never registered, and warns of registered rails without a section.

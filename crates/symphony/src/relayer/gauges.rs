@@ -1,5 +1,5 @@
 //! Gauges that are read from the database at scrape time: pending rows, their age, dead letters, partitions of the ledger
-//! that are ahead, and the clock offset.
+//! that are ahead, the longest wait for a lock, and the clock.
 //!
 //! Counts stop at 10,000 rows of a rail and kind, so a read takes the same time beside any backlog. Scrapes within a few
 //! seconds share one read, so that many scrapers do not load the database.
@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use symphony_db::connect::Target;
+use symphony_console::sanitize::plain;
+use symphony_db::connect::{Session, Target};
 use symphony_db::error::DatabaseError;
 use symphony_db::payment::reader::RailStatus;
 use symphony_db::schema::Lane;
-use symphony_db::{clock, event, metadata, payment};
+use symphony_db::{clock, epoch, event, locks, metadata, payment, relayers};
 use symphony_relay::lane::LaneError;
 use symphony_relay::session_pool::SessionPool;
 use tokio::sync::Mutex;
@@ -24,15 +25,21 @@ use tokio::time::timeout;
 const CACHE_TTL: Duration = Duration::from_secs(5);
 /// How long a read may take before the scrape continues without these gauges.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
+/// Seconds after which a wait for a lock is logged.
+const LONG_LOCK_WAIT: f64 = 10.0;
+/// Seconds between two reads by which the database's clock may differ from this process's: more was a step.
+const MAX_CLOCK_DRIFT: f64 = 1.0;
 
 /// The gauges of the lanes that are served.
 #[derive(Debug)]
 pub(crate) struct Gauges {
     pool: SessionPool,
+    worker: String,
     lanes: Vec<Lane>,
     /// The rails that this process serves.
     rails: BTreeSet<String>,
     cached: Mutex<Option<(Instant, String)>>,
+    clock: Mutex<ClockSteps>,
 }
 
 /// The values of one rail, or of a lane without rails.
@@ -40,6 +47,8 @@ struct Row {
     labels: String,
     /// Whether this process has no section for the rail; none for a lane without rails.
     unserved: Option<bool>,
+    /// Whether a new epoch holds the rail; none for a lane without rails.
+    held: Option<bool>,
     pending: i64,
     due: i64,
     /// Age of the oldest row, scheduled or not.
@@ -54,17 +63,34 @@ struct Row {
     is_capped: bool,
 }
 
+/// The partitions of the ledger.
+struct Ledger {
+    /// How many start in the future.
+    partitions_ahead: i64,
+    /// For how long the oldest has been past its retention.
+    archive_due_seconds: f64,
+}
+
 /// What one read returned.
 #[derive(Default)]
 struct Sample {
     rows: Vec<Row>,
     /// All pending rows of each lane, exact or estimated.
     estimates: Vec<(&'static str, i64)>,
+    /// The newest epoch.
+    epoch: Option<i64>,
 }
 
 impl Gauges {
-    pub(crate) fn new(target: Arc<Target>, lanes: Vec<Lane>, rails: BTreeSet<String>) -> Self {
-        Self { pool: SessionPool::new(target), lanes, rails, cached: Mutex::new(None) }
+    pub(crate) fn new(target: Arc<Target>, worker: &str, lanes: Vec<Lane>, rails: BTreeSet<String>) -> Self {
+        Self {
+            pool: SessionPool::new(target),
+            worker: worker.to_owned(),
+            lanes,
+            rails,
+            cached: Mutex::default(),
+            clock: Mutex::default(),
+        }
     }
 
     /// The gauges in the text format of Prometheus; empty if the database does not answer.
@@ -76,10 +102,12 @@ impl Gauges {
             return text.clone();
         }
         let read = async {
-            Ok::<_, LaneError>((self.sample().await?, self.clock_offset().await?, self.partitions_ahead().await?))
+            let (sample, clock) = (self.sample().await?, self.clock().await?);
+            let sessions = Sessions { lock_wait: self.lock_wait().await?, share_name: self.shares_name().await? };
+            Ok::<_, LaneError>((sample, clock, sessions, self.ledger().await?))
         };
         let text = match timeout(QUERY_TIMEOUT, read).await {
-            Ok(Ok((sample, offset, ahead))) => render(&sample, offset, ahead),
+            Ok(Ok((sample, clock, sessions, ledger))) => render(&sample, clock, sessions, ledger),
             Ok(Err(error)) => {
                 tracing::warn!(%error, "cannot read the database gauges; this scrape lacks them");
                 String::new()
@@ -119,28 +147,112 @@ impl Gauges {
             };
             sample.estimates.push((lane.name(), estimate));
         }
+        let newest = self.pool.call(async |session| epoch::current(session.client()).await).await?;
+        sample.epoch = newest.map(|epoch| epoch.counter);
         Ok(sample)
     }
 
-    /// How many partitions of the ledger start in the future; none without the payment lane.
-    async fn partitions_ahead(&self) -> Result<Option<i64>, LaneError> {
+    /// The partitions of the ledger that are ahead, and for how long one has been due for its archive; none without the
+    /// payment lane.
+    async fn ledger(&self) -> Result<Option<Ledger>, LaneError> {
         if !self.lanes.contains(&Lane::Payment) {
             return Ok(None);
         }
-        self.pool.call(async |session| payment::reader::partitions_ahead(session.client()).await).await.map(Some)
+        let read = async |session: &Session| {
+            Ok::<_, DatabaseError>(Ledger {
+                partitions_ahead: payment::reader::partitions_ahead(session.client()).await?,
+                archive_due_seconds: payment::reader::archive_due_age(session.client()).await?,
+            })
+        };
+        self.pool.call(read).await.map(Some)
     }
 
-    /// Seconds by which the database's clock is ahead of this machine's, accurate to half a round trip.
-    async fn clock_offset(&self) -> Result<f64, LaneError> {
-        self.pool
-            .call(async |session| {
-                let began = Timestamp::now();
-                let database_time = clock::now(session.client()).await?;
-                let ended = Timestamp::now();
-                let half_round_trip = ended.duration_since(began).as_secs_f64() / 2.0;
-                Ok::<_, DatabaseError>(database_time.duration_since(began).as_secs_f64() - half_round_trip)
-            })
-            .await
+    /// For how many seconds a session has waited for a lock on a table of ours. A long wait is logged with its sessions.
+    async fn lock_wait(&self) -> Result<f64, LaneError> {
+        let wait = self.pool.call(async |session| locks::longest_wait(session.client()).await).await?;
+        let Some(wait) = wait else { return Ok(0.0) };
+        if wait.seconds > LONG_LOCK_WAIT {
+            tracing::warn!(
+                event = "LOCK_WAIT",
+                seconds = wait.seconds,
+                table = wait.table_name,
+                waiting_pid = wait.waiting_pid,
+                waiting_application = plain(&wait.waiting_application),
+                blocking_pid = wait.blocking_pid,
+                blocking_application = plain(&wait.blocking_application),
+                "a session waits for a lock that another holds"
+            );
+        }
+        Ok(wait.seconds)
+    }
+
+    /// Whether another relayer has this one's name.
+    async fn shares_name(&self) -> Result<bool, LaneError> {
+        let count = async |session: &Session| relayers::listeners_of(session.client(), &self.worker).await;
+        let listeners = self.pool.call(count).await?;
+        if listeners > 1 {
+            let worker = plain(&self.worker);
+            tracing::warn!(
+                event = "DUPLICATE_WORKER",
+                worker,
+                listeners,
+                "several relayers have this worker name"
+            );
+        }
+        Ok(listeners > 1)
+    }
+
+    /// The database's clock, accurate to half a round trip.
+    async fn clock(&self) -> Result<Clock, LaneError> {
+        let read = async |session: &Session| {
+            let (began, began_at) = (Timestamp::now(), Instant::now());
+            let database_time = clock::now(session.client()).await?;
+            let half_round_trip = began_at.elapsed().as_secs_f64() / 2.0;
+            let offset = database_time.duration_since(began).as_secs_f64() - half_round_trip;
+            Ok::<_, DatabaseError>((offset, database_time, began_at))
+        };
+        let (offset, database_time, at) = self.pool.call(read).await?;
+        Ok(Clock { offset, steps: self.clock.lock().await.seen(database_time, at) })
+    }
+}
+
+/// What the sessions of the database show.
+#[derive(Clone, Copy)]
+struct Sessions {
+    /// For how many seconds one has waited for a lock on a table of ours.
+    lock_wait: f64,
+    /// Whether another relayer has this one's name.
+    share_name: bool,
+}
+
+/// The database's clock.
+#[derive(Clone, Copy)]
+struct Clock {
+    /// Seconds by which it is ahead of this machine's.
+    offset: f64,
+    /// How often it was set.
+    steps: u64,
+}
+
+/// Counts how often the database's clock was set, by comparing it with this process's monotonic clock.
+#[derive(Debug, Default)]
+struct ClockSteps {
+    last: Option<(Timestamp, Instant)>,
+    steps: u64,
+}
+
+impl ClockSteps {
+    /// The database's time at this moment; returns the steps so far.
+    fn seen(&mut self, database_time: Timestamp, at: Instant) -> u64 {
+        if let Some((last_time, last_at)) = self.last.replace((database_time, at)) {
+            let passed = at.saturating_duration_since(last_at).as_secs_f64();
+            let seconds = database_time.duration_since(last_time).as_secs_f64() - passed;
+            if seconds.abs() > MAX_CLOCK_DRIFT {
+                self.steps += 1;
+                tracing::warn!(event = "CLOCK_STEPPED", seconds, "the clock of the database was set");
+            }
+        }
+        self.steps
     }
 }
 
@@ -150,6 +262,7 @@ fn rail_row(rail: &RailStatus, served: &BTreeSet<String>) -> Row {
     Row {
         labels: format!("lane=\"payment\",rail=\"{name}\""),
         unserved: Some(unserved),
+        held: Some(rail.held_since_epoch.is_some()),
         pending: rail.due_unleased_count + rail.leased_count + rail.expired_lease_count + rail.scheduled_count,
         due: rail.due_unleased_count,
         oldest: rail.oldest_pending_age_seconds,
@@ -165,6 +278,7 @@ fn event_row(status: &event::reader::Status) -> Row {
     Row {
         labels: "lane=\"event\"".to_owned(),
         unserved: None,
+        held: None,
         pending: status.due + status.claimed + status.stuck + status.scheduled,
         due: status.due,
         oldest: status.oldest_pending_age_seconds,
@@ -180,6 +294,7 @@ fn metadata_row(totals: &metadata::reader::Totals) -> Row {
     Row {
         labels: "lane=\"metadata\"".to_owned(),
         unserved: None,
+        held: None,
         pending: totals.due + totals.processing + totals.stuck + totals.scheduled,
         due: totals.due,
         oldest: totals.oldest_pending_age_seconds,
@@ -194,8 +309,8 @@ fn metadata_row(totals: &metadata::reader::Totals) -> Row {
 /// One gauge: its name, its help text, and its value in a row.
 type Gauge = (&'static str, &'static str, fn(&Row) -> Option<String>);
 
-fn render(sample: &Sample, clock_offset: f64, partitions_ahead: Option<i64>) -> String {
-    let gauges: [Gauge; 9] = [
+fn render(sample: &Sample, clock: Clock, sessions: Sessions, ledger: Option<Ledger>) -> String {
+    let gauges: [Gauge; 10] = [
         ("outbox_pending_depth", "Pending rows; counting stops at 10000 of each kind", |row| {
             Some(row.pending.to_string())
         }),
@@ -225,18 +340,40 @@ fn render(sample: &Sample, clock_offset: f64, partitions_ahead: Option<i64>) -> 
         ("rail_unserved", "1 for a registered rail without a section in this process's settings", |row| {
             row.unserved.map(|unserved| u8::from(unserved).to_string())
         }),
+        ("rail_held", "1 for a rail that a new epoch holds: an operator must release it", |row| {
+            row.held.map(|held| u8::from(held).to_string())
+        }),
     ];
     let name = "symphony_database_clock_offset_seconds";
     let help = "Seconds by which the database's clock is ahead of this machine's";
-    let mut text = format!("# HELP {name} {help}.\n# TYPE {name} gauge\n{name} {clock_offset}\n");
+    let Clock { offset, steps } = clock;
+    let mut text = format!("# HELP {name} {help}.\n# TYPE {name} gauge\n{name} {offset}\n");
+    let name = "symphony_database_clock_steps";
+    let help = "How often the database's clock was set by more than a second, as seen by this relayer";
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} counter\n{name}_total {steps}");
+    let name = "symphony_lock_wait_seconds";
+    let help = "For how long a session has waited for a lock on a table of Symphony; 0 if none waits";
+    let Sessions { lock_wait, share_name } = sessions;
+    let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} gauge\n{name} {lock_wait}");
+    let name = "symphony_worker_name_shared";
+    let help = "1 if another relayer listens under this relayer's worker name";
+    let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} gauge\n{name} {}", u8::from(share_name));
     let name = "symphony_outbox_pending_estimate";
     let help = "All pending rows of the lane: exact, or PostgreSQL's estimate if counting stopped at its limit";
-    // Writing to a String cannot fail.
     let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} gauge");
     for (lane, estimate) in &sample.estimates {
         let _ = writeln!(text, "{name}{{lane=\"{lane}\"}} {estimate}");
     }
-    if let Some(ahead) = partitions_ahead {
+    if let Some(epoch) = sample.epoch {
+        let name = "symphony_epoch";
+        let help = "The newest epoch: it rises when the database was promoted, restored or replaced";
+        let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} gauge\n{name} {epoch}");
+    }
+    if let Some(Ledger { partitions_ahead: ahead, archive_due_seconds }) = ledger {
+        let name = "symphony_ledger_archive_due_seconds";
+        let help = "For how long the oldest partition of the ledger has been past its retention; 0 if none is";
+        let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} gauge\n{name} {archive_due_seconds}");
         let name = "symphony_ledger_partitions_ahead";
         let _ = writeln!(text, "# HELP {name} Partitions of the ledger that start in the future.");
         let _ = writeln!(text, "# TYPE {name} gauge\n{name} {ahead}");
@@ -250,4 +387,19 @@ fn render(sample: &Sample, clock_offset: f64, partitions_ahead: Option<i64>) -> 
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::SignedDuration;
+
+    #[test]
+    fn a_clock_that_is_set_either_way_is_one_step_and_one_that_runs_is_none() {
+        let (mut clock, start, at) = (ClockSteps::default(), Timestamp::now(), Instant::now());
+        let mut seen = |database_seconds: i64, seconds: u64| {
+            clock.seen(start + SignedDuration::from_secs(database_seconds), at + Duration::from_secs(seconds))
+        };
+        assert_eq!([seen(0, 0), seen(5, 5), seen(3610, 10), seen(3615, 15), seen(20, 20)], [0, 0, 1, 1, 2]);
+    }
 }

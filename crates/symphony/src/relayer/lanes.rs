@@ -43,6 +43,8 @@ struct Payment {
     engine: Engine<PaymentLane>,
     /// The rails, and whether each supports inquiries.
     rails: Vec<(String, bool)>,
+    /// Where the rails that name it send to.
+    endpoints: BTreeMap<String, String>,
     unserved: UnservedRails,
 }
 
@@ -99,6 +101,11 @@ impl ServedLanes {
         self.payment.iter().flat_map(|payment| payment.rails.iter().map(|(name, _)| name.clone())).collect()
     }
 
+    /// Where the rails send to, as the ledger will name it.
+    pub(crate) fn endpoints(&self) -> BTreeMap<String, String> {
+        self.payment.as_ref().map(|payment| payment.endpoints.clone()).unwrap_or_default()
+    }
+
     /// How long running dispatches may take after a stop.
     pub(crate) fn grace(&self) -> Duration {
         self.grace
@@ -110,6 +117,9 @@ impl ServedLanes {
         let mut client = database::open(target).await?;
         checks::schema(&mut client, &self.lanes()).await?;
         checks::roles(&client).await?;
+        if only_check {
+            checks::replication(&client).await?;
+        }
         if let Some(payment) = &self.payment {
             let rails = payment.rails.iter().map(|(name, asked)| (name.as_str(), *asked)).collect();
             checks::rails(&client, &Serving { rails, unserved: payment.unserved }, only_check).await?;
@@ -161,13 +171,17 @@ impl Payment {
         let settings = config.payment_settings(&rails);
         let grace = settings.grace;
         let inquiries = rails_by_name.iter().map(|(name, rail)| (name.clone(), rail.supports_inquiry())).collect();
+        let endpoint =
+            |(name, rail): (&String, &Arc<dyn Rail>)| Some((name.clone(), rail.endpoint()?.to_string()));
+        let endpoints = rails_by_name.iter().filter_map(endpoint).collect();
         let mut lane =
             PaymentLane::new(Arc::clone(target), worker.clone(), config.payment.own.lease, rails_by_name);
         if traces.is_some() {
             lane = lane.with_trace_contexts();
         }
         let engine = engine(lane, settings, "payment", traces.map(Traces::of_payments))?;
-        Ok(Some((Self { engine, rails: inquiries, unserved: config.payment.own.unserved_rails }, grace)))
+        let unserved = config.payment.own.unserved_rails;
+        Ok(Some((Self { engine, rails: inquiries, endpoints, unserved }, grace)))
     }
 }
 

@@ -80,6 +80,7 @@ pub(crate) struct Metrics {
     in_flight: Family<Route, IntGauge>,
     breaker_open: Family<Route, IntGauge>,
     listener_connected: Family<Lane, IntGauge>,
+    claims_failing: Family<Lane, IntGauge>,
     latency: Family<Route, Histogram, fn() -> Histogram>,
 }
 
@@ -156,6 +157,12 @@ impl Metrics {
                 "1 while the LISTEN connection is up",
                 Family::default(),
             ),
+            claims_failing: of(
+                r,
+                "claims_failing",
+                "1 from the first claim that failed until one succeeds",
+                Family::default(),
+            ),
             latency: of(
                 r,
                 "dispatch_latency_seconds",
@@ -173,6 +180,8 @@ pub(crate) struct LaneMetrics {
     metrics: Metrics,
     /// When the database last answered.
     last_answer: Mutex<Option<Instant>>,
+    /// When the first claim failed after the last that succeeded.
+    claims_fail_since: Mutex<Option<Instant>>,
     /// Quarantined rows that are already in the counter.
     quarantined: AtomicU64,
 }
@@ -184,7 +193,9 @@ fn histogram() -> Histogram {
 impl LaneMetrics {
     /// The metrics of this lane. Counters that may stay at zero are exported as zero.
     pub(crate) fn new(lane: &'static str, metrics: Metrics) -> Arc<Self> {
-        let _ = metrics.listener_connected.get_or_create(&Lane { lane }).set(0);
+        for gauge in [&metrics.listener_connected, &metrics.claims_failing] {
+            let _ = gauge.get_or_create(&Lane { lane }).set(0);
+        }
         for count in [
             &metrics.notify_wakeups,
             &metrics.claimed,
@@ -197,7 +208,13 @@ impl LaneMetrics {
         ] {
             let _ = count.get_or_create(&Lane { lane });
         }
-        Arc::new(Self { lane, metrics, last_answer: Mutex::new(None), quarantined: AtomicU64::new(0) })
+        Arc::new(Self {
+            lane,
+            metrics,
+            last_answer: Mutex::new(None),
+            claims_fail_since: Mutex::new(None),
+            quarantined: AtomicU64::new(0),
+        })
     }
 
     /// The metrics of a lane with repair passes: their counter is exported from the start, so that an alert sees zero.
@@ -209,6 +226,11 @@ impl LaneMetrics {
     /// The time since the database last answered; none if it never did.
     pub(crate) fn since_last_answer(&self) -> Option<Duration> {
         self.last_answer.lock().ok().and_then(|last| last.map(|at| at.elapsed()))
+    }
+
+    /// For how long claims have failed and none has succeeded; none while they succeed.
+    pub(crate) fn claims_fail_for(&self) -> Option<Duration> {
+        self.claims_fail_since.lock().ok().and_then(|since| since.map(|at| at.elapsed()))
     }
 
     fn answered(&self) {
@@ -249,6 +271,11 @@ impl Meter for LaneMetrics {
 
     fn claim(&self, fill: ClaimFill, rows: usize, took: Duration) {
         self.answered();
+        if let Ok(mut since) = self.claims_fail_since.lock()
+            && since.take().is_some()
+        {
+            self.metrics.claims_failing.get_or_create(&self.lane()).set(0);
+        }
         let size = match fill {
             ClaimFill::Full => Size::full,
             ClaimFill::Partial => Size::partial,
@@ -324,6 +351,12 @@ impl Meter for LaneMetrics {
     }
 
     fn call_failed(&self, call: &'static str) {
+        if call == "claim"
+            && let Ok(mut since) = self.claims_fail_since.lock()
+        {
+            since.get_or_insert_with(Instant::now);
+            self.metrics.claims_failing.get_or_create(&self.lane()).set(1);
+        }
         self.metrics.database_trouble.get_or_create(&Call { lane: self.lane, call }).inc();
     }
 }

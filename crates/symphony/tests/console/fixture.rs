@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use symphony_client::payment::{Instruction, tokio_postgres as producer};
 use symphony_db::payment::worker::{Claimed, claim, complete};
 use symphony_db::payment::{Completion, OUTCOME_UNKNOWN, Outcome, RailAnswer, Reason};
+use symphony_db::schema::{Lane, script};
 use symphony_db::{BatchSize, OutboxId, WorkerId};
 use symphony_testkit::process::{Launch, Program};
 use symphony_testkit::test_database::{Database, Server};
@@ -34,7 +35,18 @@ pub(crate) struct Fixture {
 impl Fixture {
     /// A database with two rails.
     pub(crate) async fn new() -> Self {
-        let database = Server::from_env().await.unwrap().database().await.unwrap();
+        Self::in_database(Server::from_env().await.unwrap().database().await.unwrap()).await
+    }
+
+    /// The same in a database without the event lane.
+    pub(crate) async fn without_events() -> Self {
+        let database = Server::from_env().await.unwrap().empty_database().await.unwrap();
+        let install = script(&[Lane::Payment, Lane::Metadata]);
+        database.connect().await.unwrap().batch_execute(&install).await.unwrap();
+        Self::in_database(database).await
+    }
+
+    async fn in_database(database: Database) -> Self {
         let owner = database.connect().await.unwrap();
         owner
             .batch_execute(

@@ -57,6 +57,56 @@ async fn every_action_is_recorded_with_operator_and_reason() {
 }
 
 #[tokio::test]
+async fn a_payload_is_erased_once_by_an_operator_and_the_audit_log_says_why() {
+    let fixture = Fixture::new().await;
+    let (dispatched, failed) = (fixture.dispatched(1).await, fixture.failed(2).await);
+    let console = fixture.console(&[("duty", &["operate"]), ("auditor", &["audit"])]).await;
+    let audit_context = json!({ "actor": "ana", "reason": "request 17" });
+    let path = format!("/outboxes/{dispatched}/erase");
+    console.post("auditor", &path, &audit_context).await.refused(403);
+    let words = console.post("duty", &format!("/outboxes/{failed}/erase"), &audit_context).await.refused(409);
+    assert!(words.contains("unresolved dead letter"), "{words}");
+    console.post("duty", &path, &json!({ "actor": "ana", "reason": " " })).await.refused(400);
+    assert_eq!(fixture.operations("ERASE").await, 0);
+
+    let erased = console.post("duty", &path, &audit_context).await.is(200).json();
+    assert_eq!((&erased["outbox_ids"], &erased["rows"]), (&json!([dispatched]), &1.into()));
+    console.post("duty", &path, &audit_context).await.refused(409);
+    let payload = console.get("auditor", &format!("/outboxes/{dispatched}/payload")).await;
+    assert_eq!((&payload["erased"], payload["digest"].as_str().map(str::len)), (&true.into(), Some(64)));
+    let details = console.get("duty", &format!("/outboxes/{dispatched}")).await;
+    assert!(details["outbox"]["payload_erased_at"].is_string(), "{details}");
+    let done = &details["operations"][0];
+    assert_eq!((&done["operation"], &done["reason"]), (&"ERASE".into(), &"request 17".into()));
+}
+
+#[tokio::test]
+async fn two_endpoints_are_declared_the_same_bank_and_the_declaration_is_revoked() {
+    let fixture = Fixture::new().await;
+    fixture.failed(1).await;
+    let console = fixture.console(&[("duty", &["operate"]), ("reader", &["read"])]).await;
+    let pair = json!({ "endpoint": "old#k", "same_as": "new#z", "actor": "ana", "reason": "it moved" });
+    let path = format!("/rails/{RAIL}/same-endpoint");
+    console.post("reader", &path, &pair).await.refused(403);
+    let declared = console.post("duty", &path, &pair).await.is(200).json();
+    assert!(declared["operation_id"].is_string(), "{declared}");
+    console.post("duty", &path, &pair).await.refused(409);
+    console.post("duty", "/rails/nowhere/same-endpoint", &pair).await.refused(404);
+    let listed = &console.get("duty", "/same-endpoints").await["items"][0];
+    assert_eq!((&listed["endpoint"], &listed["same_as"]), (&"old#k".into(), &"new#z".into()));
+    assert_eq!((&listed["declared_by"], &listed["reason"]), (&"duty: ana".into(), &"it moved".into()));
+    let hidden = &console.get("reader", "/same-endpoints").await["items"][0];
+    assert!(hidden["declared_by"] != listed["declared_by"] && hidden["reason"] != listed["reason"], "{hidden}");
+
+    let path = format!("{path}/revoke");
+    console.post("duty", &path, &pair).await.is(200);
+    console.post("duty", &path, &pair).await.refused(409);
+    assert_eq!(console.get("duty", "/same-endpoints").await["items"], json!([]));
+    let count = |kind| fixture.operations(kind);
+    assert_eq!((count("DECLARE_SAME_ENDPOINT").await, count("REVOKE_SAME_ENDPOINT").await), (1, 1));
+}
+
+#[tokio::test]
 async fn a_rail_is_registered_by_its_own_action_and_can_be_retired() {
     let fixture = Fixture::new().await;
     let console = fixture.console(&[("duty", &["operate"]), ("reader", &["read"])]).await;
@@ -96,6 +146,7 @@ async fn an_action_without_operator_or_reason_or_with_a_wrong_body_changes_nothi
         (json!({ "actor": " ", "reason": "a test" }), 400),
         (json!({ "actor": "ana", "reason": "a test", "force": true }), 400),
         (json!({ "actor": "a".repeat(201), "reason": "a test" }), 400),
+        (json!({ "actor": "ana", "reason": format!(" {}", "a".repeat(2000)) }), 400),
         (json!({ "actor": "ana", "reason": "a".repeat(70_000) }), 413),
         (json!({ "actor": "a\0b", "reason": "a test" }), 400),
         (json!(["ana", "a test"]), 400),

@@ -185,6 +185,40 @@ async fn an_unknown_outcome_is_resolved_then_redriven_and_each_step_is_confirmed
 }
 
 #[tokio::test]
+async fn a_payload_is_erased_by_a_form_that_the_id_confirms() {
+    let fixture = Fixture::new().await;
+    let dispatched = fixture.dispatched(1).await;
+    let failed = fixture.failed(2).await;
+    let console = fixture.console(&[("duty", &["operate", "audit"]), ("reader", &["read"])]).await;
+    let browser = Browser::open(&console, "duty").await;
+    let path = format!("/outboxes/{dispatched}");
+    let page = browser.get(&path).await.is(200).body;
+    assert!(page.contains("/erase\"") && !page.contains("Payload erased"), "{page}");
+    let dead_letter = browser.get(&format!("/outboxes/{failed}")).await.is(200).body;
+    assert!(!dead_letter.contains("/erase\""), "a dead letter may still need its payload");
+    assert!(browser.get(&format!("{path}/payload")).await.is(200).body.contains(SECRET));
+
+    let csrf = browser.csrf_token(&path).await;
+    let form = |confirm: &str| format!("csrf={csrf}&actor=ana&reason=request+17&confirm={confirm}");
+    browser.post(&format!("{path}/erase"), &form("yes")).await.is(400);
+    assert_eq!(fixture.operations("ERASE").await, 0);
+    let dead_letter = format!("/outboxes/{failed}/erase");
+    browser.post(&dead_letter, &form(&failed.to_string())).await.is(409);
+    browser.post(&format!("{path}/erase"), &form(&dispatched.to_string())).await.is(303);
+    assert_eq!(fixture.operations("ERASE").await, 1);
+
+    for shown in
+        [browser.get(&path).await.is(200).body, browser.get(&format!("{path}/payload")).await.is(200).body]
+    {
+        assert!(shown.contains("Payload erased on 20") && shown.contains("by duty: ana: request 17"), "{shown}");
+        assert!(!shown.contains(SECRET) && !shown.contains("/erase\""), "{shown}");
+    }
+    let reader = Browser::open(&console, "reader").await;
+    let shown = reader.get(&path).await.is(200).body;
+    assert!(shown.contains("Payload erased on 20") && !shown.contains("ana"), "{shown}");
+}
+
+#[tokio::test]
 async fn rails_and_dead_letters_can_be_changed_by_forms() {
     let fixture = Fixture::new().await;
     for number in 1..=2 {

@@ -80,10 +80,7 @@ async fn metadata_can_be_searched_and_read_and_only_auditors_see_payloads() {
 
 #[tokio::test]
 async fn a_lane_that_is_not_installed_is_null_in_the_overview_and_404_elsewhere() {
-    let fixture = Fixture::new().await;
-    let drop = "drop schema m10_recovery cascade; \
-                drop function symphony.claim_events_in_order, symphony.event_backlog, symphony.event_claim_timeout";
-    fixture.owner.batch_execute(drop).await.unwrap();
+    let fixture = Fixture::without_events().await;
     let console = fixture.console(&[]).await;
     let overview = console.get("", "/overview").await;
     assert!(overview["events"].is_null() && overview["metadata"].is_object() && overview["payments"].is_object());

@@ -187,7 +187,7 @@ impl Harness {
     /// Checks that exactly the committed entries exist, each PUBLISHED, and that the second store holds the latest
     /// metadata of each entity.
     pub(crate) async fn reconcile(&self) {
-        let all = "select id, entity_type, entity_id, status::text, symphony.metadata_version(created_at), metadata::text,
+        let all = "select id, entity_type, entity_id, status::text, symphony.metadata_version(created_at, epoch), metadata::text,
                           processed_at is not null
                    from symphony.metadata_outbox";
         let (mut ids, mut expected) = (BTreeSet::new(), Records::new());

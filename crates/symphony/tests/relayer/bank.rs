@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 use symphony_testkit::process::{Launch, Program};
+use symphony_testkit::protocol::trace;
 use symphony_testkit::reconciliation::{Execution, executions};
 use symphony_testkit::wait::{DEFAULT_TIMEOUT, until};
 
@@ -62,6 +63,11 @@ impl Bank {
         executions(&http::get(self.address, "/v1/ledger").await).unwrap()
     }
 
+    /// The same, for a replay of the run.
+    pub(crate) async fn trace(&self) -> Vec<trace::Request> {
+        trace::requests(&http::get(self.address, "/v1/requests").await).unwrap()
+    }
+
     /// How many payment requests it has handled.
     pub(crate) async fn payments(&self) -> usize {
         self.requests().await.iter().filter(|request| request.kind == "payment").count()
@@ -71,6 +77,15 @@ impl Bank {
     pub(crate) async fn wait_for_payments(&self, payments: usize) {
         let condition = async || self.payments().await >= payments;
         until(format!("the bank has handled {payments} payments"), DEFAULT_TIMEOUT, condition).await.unwrap();
+    }
+
+    /// Waits until it has received this many requests, handled or not.
+    pub(crate) async fn wait_for_received(&self, requests: u64) {
+        let condition = async || {
+            let stats: Value = serde_json::from_str(&http::get(self.address, "/v1/stats").await).unwrap();
+            stats["received"].as_u64().unwrap() >= requests
+        };
+        until(format!("the bank has received {requests} requests"), DEFAULT_TIMEOUT, condition).await.unwrap();
     }
 
     /// Kills it with SIGKILL, like a crash.

@@ -32,6 +32,11 @@ async fn harness_on(cluster: &Cluster) -> Harness {
     harness
 }
 
+/// The newest epoch: it rises only with a promotion, or if a relayer missed a commit.
+async fn epoch(harness: &Harness) -> i64 {
+    harness.query_number("select max(counter) from symphony.epochs").await
+}
+
 /// Checks that they still run, and stops them.
 async fn stop_all(relayers: [Relayer; 2]) {
     for relayer in relayers {
@@ -55,6 +60,7 @@ async fn a_database_that_is_killed_and_comes_back_loses_nothing() {
     producers.wait_for_more(BETWEEN_FAULTS).await;
     producers.stop().await;
     harness.reconcile().await;
+    assert_eq!(epoch(&harness).await, 1, "no acknowledged commit was missed");
     stop_all(relayers).await;
 }
 
@@ -73,6 +79,7 @@ async fn sessions_that_are_ended_under_load_lose_nothing() {
     producers.wait_for_more(BETWEEN_FAULTS).await;
     producers.stop().await;
     harness.reconcile().await;
+    assert_eq!(epoch(&harness).await, 1, "no acknowledged commit was missed");
     stop_all(relayers).await;
 }
 
@@ -105,6 +112,7 @@ async fn a_failover_to_a_synchronous_standby_loses_nothing() {
         let condition = async || relayer.metric_sum("symphony_listener_connected").await == 1;
         until("it listens to the new primary", DEFAULT_TIMEOUT, condition).await.unwrap();
     }
+    assert_eq!(epoch(&harness).await, 2, "one for the promotion, for both relayers together");
     stop_all(relayers).await;
 }
 

@@ -5,11 +5,17 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::json;
+use symphony_db::connect::Target;
+use symphony_db::listener::{Channel, NotifyListener};
 use symphony_db::payment::worker;
+use symphony_db::relayers::session_name;
 use symphony_db::{BatchSize, WorkerId};
+use symphony_testkit::ledger_partitions;
 use symphony_testkit::pgbouncer::Pooler;
 use symphony_testkit::proxy::{NewConnections, Proxy};
 use symphony_testkit::wait::{DEFAULT_TIMEOUT, until};
+use tokio::task::JoinHandle;
+use tokio_postgres::Client;
 
 use crate::bank::Bank;
 use crate::harness::{Harness, RAIL};
@@ -17,7 +23,7 @@ use crate::producers::instruction;
 use crate::prometheus::{Prometheus, expressions, read, rules};
 use crate::relayer::Settings;
 
-/// An operator has paused it, and a lease on it has expired.
+/// An operator has paused it, and a lease on it has expired. A new epoch holds it too.
 const PAUSED: &str = "paused";
 /// Has no inquiry, and its policy for unknown outcomes is STOP.
 const CHEQUE: &str = "cheque";
@@ -98,6 +104,33 @@ async fn record_terminal_rows_twice(harness: &Harness) {
     harness.superuser().await.batch_execute(&twice).await.unwrap();
 }
 
+/// Leaves a producer with an open transaction, and another that waits for its participant.
+async fn wait_for_a_hung_producer(harness: &Harness) -> (Client, JoinHandle<()>) {
+    let hung = harness.database.connect_as("symphony_ingest").await.unwrap();
+    let waiting = harness.database.connect_as("symphony_ingest").await.unwrap();
+    let enqueue = |key: &str| {
+        format!("select symphony.enqueue_payment_outbox('{key}', 'hung', '{key}', '{PAUSED}', '{{}}')")
+    };
+    hung.batch_execute(&format!("begin; {}", enqueue("hung"))).await.unwrap();
+    let wait = enqueue("waiting");
+    // It waits until the end of the test, which ends its session.
+    let wait = tokio::spawn(async move { drop(waiting.batch_execute(&wait).await) });
+    (hung, wait)
+}
+
+/// Leaves a partition of the ledger that should have been archived weeks ago, in a ledger without rows.
+async fn skip_an_archive(harness: &Harness) {
+    let superuser = harness.superuser().await;
+    ledger_partitions::age(&superuser, 4).await.unwrap();
+    let old_row = "insert into symphony.payment_outbox_attempts
+                     (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no, state,
+                      claimed_at, worker_id, created_at)
+                   select symphony.uuidv7_lower_bound(now() - interval '60 days'), 'old', 'old', 1, 'old', 'old', '{}', 1, 'RETRYABLE',
+                          now() - interval '60 days', 'old', now() - interval '60 days';
+                   select symphony.set_retention('payment_ledger', 1, 'test', 'alerts')";
+    superuser.batch_execute(old_row).await.unwrap();
+}
+
 /// Leaves one partition ahead, as three weeks without an extension do.
 async fn drop_partitions_ahead(harness: &Harness) {
     let drop = "do $$ declare v_name text; begin
@@ -127,9 +160,11 @@ async fn wait_until_fired(prometheus: &Prometheus, alerts: &[(&str, &str, &str)]
 #[tokio::test]
 async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the_dashboard_has_an_answer() {
     let mut harness = Harness::start().await;
-    for rail in [PAUSED, DEAD, SLOW, ENDED] {
+    skip_an_archive(&harness).await;
+    for rail in [DEAD, SLOW, ENDED] {
         harness.set_rail(rail, &json!({})).await;
     }
+    harness.set_rail(PAUSED, &json!({"on_epoch_change": "HOLD"})).await;
     harness.set_rail(CHEQUE, &json!({"on_unknown": "STOP"})).await;
     harness.set_rail(RAIL, &json!({"backoff_base_seconds": 2, "backoff_cap_seconds": 2})).await;
     leave_overdue_rows(&harness).await;
@@ -161,19 +196,36 @@ async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the
     let cut = harness.start_relayer(&cut).await;
     let _slow = std::mem::replace(&mut harness.bank, bank);
 
+    // Another relayer with the name of the isolated one.
+    let twin = Target::parse(&harness.url).unwrap().with_session_name(&session_name(&isolated.worker));
+    let _twin = NotifyListener::connect(&twin, Channel::PAYMENT).await.unwrap();
+    let (_hung, _waiting) = wait_for_a_hung_producer(&harness).await;
+
     let jobs = [("symphony", &[busy.endpoints(), isolated.endpoints()][..]), ("symphony-cut", &[cut.endpoints()])];
     let prometheus = Prometheus::scraping(&jobs).await;
     // An increase needs a sample from before it.
-    for (query, count) in [("symphony_dlq_depth == 0", 18), ("symphony_terminal_backstop_total == 0", 3)] {
+    let before = [
+        ("symphony_dlq_depth == 0", 18),
+        ("symphony_database_clock_steps_total == 0", 3),
+        ("symphony_terminal_backstop_total == 0", 3),
+        ("symphony_epoch == 1", 3),
+    ];
+    for (query, count) in before {
         let condition = async || prometheus.query(query).await.len() == count;
         until(format!("{query} was seen"), DEFAULT_TIMEOUT, condition).await.unwrap();
     }
+    // Only the rows of the paused rail are pending: no other rail is affected.
+    let operator = harness.database.connect_as("symphony_operator").await.unwrap();
+    operator.execute("select symphony.open_epoch('harness', 'a test')", &[]).await.unwrap();
 
     let key = |rail: &str| instruction(rail, 0, rail).idempotency_key;
     let faults =
         json!({"busy": "1", "retry_after": "1s", "for_key": {(key(CHEQUE)): ["cut_after"], (key(ENDED)): ["ok"]}});
     enqueue(&harness, SLOW, 2).await;
     harness.wait_for_leases(3).await;
+    let set_clock = "create or replace function fake.clock_timestamp() returns timestamptz language sql as
+                     $$ select pg_catalog.clock_timestamp() + interval '2 hours' $$";
+    harness.superuser().await.batch_execute(set_clock).await.unwrap();
     database_proxy.cut(NewConnections::Refuse).await;
     listen_proxy.cut(NewConnections::Refuse).await;
     harness.bank.set_faults(&faults).await;
@@ -187,10 +239,17 @@ async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the
     let provoked = [
         ("SymphonyGaugesMissing", "job", "symphony-cut"),
         ("SymphonyDatabaseCallsFailing", "job", "symphony-cut"),
+        ("SymphonyClaimsFailing", "job", "symphony-cut"),
         ("SymphonyListenerDown", "instance", &busy_instance),
         ("SymphonyRepairNotRunning", "job", "symphony"),
+        ("SymphonyWorkerNameShared", "instance", &isolated_instance),
+        ("SymphonyLockWaitTooLong", "job", "symphony"),
         ("SymphonyDatabaseClockSkew", "instance", &isolated_instance),
+        ("SymphonyDatabaseClockStepped", "instance", &isolated_instance),
         ("SymphonyLedgerPartitionsMissing", "job", "symphony"),
+        ("SymphonyLedgerArchiveOverdue", "job", "symphony"),
+        ("SymphonyEpochOpened", "job", "symphony"),
+        ("SymphonyRailHeld", "rail", PAUSED),
         ("SymphonyOldestDueRowTooOld", "rail", PAUSED),
         ("SymphonyOldestDueRowCritical", "rail", PAUSED),
         ("SymphonyOldestPendingRowTooOld", "rail", PAUSED),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use symphony_db::connect::Target;
+use symphony_testkit::protocol::{replay, trace};
 use symphony_testkit::reconciliation::{self, Report};
 use symphony_testkit::test_database::{Database, Server};
 use symphony_testkit::wait::{DEFAULT_TIMEOUT, until};
@@ -128,8 +129,8 @@ impl Harness {
 
     /// Waits until nothing is pending, then compares the enqueued payments, the ledger and the bank's own records.
     ///
-    /// It fails if a payment is lost or was paid twice, if an ordered rail broke its order, or if a lease has two
-    /// ledger rows.
+    /// It fails if a payment is lost or was paid twice, if an ordered rail broke its order, if a lease has two ledger rows, or
+    /// if the protocol does not allow a step of the run.
     pub(crate) async fn reconcile(&self) -> Report {
         self.wait_until_drained().await;
         let books = reconciliation::read(&mut self.superuser().await).await.unwrap();
@@ -139,7 +140,18 @@ impl Harness {
         let twice = "select count(*) from (select from symphony.payment_outbox_attempts
                      group by outbox_id, claimed_at, worker_id having count(*) > 1) t";
         assert_eq!(self.query_number(twice).await, 0, "leases with two rows in the ledger");
+        self.replay().await;
         report
+    }
+
+    /// Replays the run by the rules of the protocol model, and fails at the first step that they do not allow.
+    async fn replay(&self) {
+        let trace = trace::read(&mut self.superuser().await).await.unwrap();
+        let requests = self.bank.trace().await;
+        match replay::replay(&trace, &requests) {
+            Ok(replayed) => println!("replayed by the protocol: {replayed:?}"),
+            Err(deviation) => panic!("{deviation}"),
+        }
     }
 
     /// How many payments are pending.

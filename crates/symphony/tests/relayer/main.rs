@@ -7,8 +7,10 @@
 //! - [`crash_recovery`], [`frozen_process`], [`lost_replies`]: proof 27, the relayer dies, freezes or loses a reply;
 //!   [`shutdown`]: it is told to stop; [`lease_takeover`]: how a dead worker is reported
 //! - [`database_outage`], [`pgbouncer`]: proof 28, the database fails, or is behind a pooler
+//! - [`epoch`]: the database was promoted or restored
 //! - [`unknown_outcome`]: proof 29, the bank's answer is lost; [`circuit_breaker`]: the bank is down;
-//!   [`oversized_payloads`]: it refuses single payments
+//!   [`oversized_payloads`]: it refuses single payments; [`moved_rail`]: it is another bank, or has another address
+//! - [`protocol_replay`]: the replay at the end of each run finds what the protocol does not allow
 //! - [`startup_checks`], [`unserved_rails`], [`config_secrets`]: refusals and warnings at the start
 //! - [`http_endpoints`], [`log_events`], [`log_redaction`]: metrics, health and log
 //! - [`ledger_partitions`]: a relayer adds partitions to the ledger
@@ -27,6 +29,7 @@ mod circuit_breaker;
 mod config_secrets;
 mod crash_recovery;
 mod database_outage;
+mod epoch;
 mod firing_alerts;
 mod frozen_process;
 mod harness;
@@ -38,14 +41,17 @@ mod ledger_partitions;
 mod log_events;
 mod log_redaction;
 mod lost_replies;
+mod moved_rail;
 mod one_role;
 mod oversized_payloads;
 mod pgbouncer;
 mod producers;
 mod prometheus;
+mod protocol_replay;
 mod recording_server;
 mod relayer;
 mod shutdown;
+mod slow_rails;
 mod startup_checks;
 mod trace_export;
 mod unknown_outcome;

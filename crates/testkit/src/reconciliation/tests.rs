@@ -187,6 +187,19 @@ fn a_gap_in_the_attempts_or_a_second_terminal_attempt_is_found() {
 }
 
 #[test]
+fn a_new_epoch_makes_a_gap_and_a_number_that_is_missing_in_it_is_found() {
+    const FIRST: i64 = 1_000_000_000_001;
+    let mut records = records();
+    for (at, number) in [(2, FIRST), (3, FIRST + 2)] {
+        records.outboxes.outboxes[at].sequence_id = number;
+        records.bank[at].sequence_id = number;
+    }
+    records.outboxes.numbers.insert("acme".into(), FIRST + 2);
+    let found = compare(&records.outboxes, &records.bank, Some(&records.committed)).findings;
+    assert_eq!(found, [Finding::NumberMissing { participant_id: "acme".into(), sequence_id: FIRST + 1 }]);
+}
+
+#[test]
 fn a_redrive_is_paid_once_under_the_key_of_the_first() {
     let mut records = records();
     records.outboxes.outboxes[1].attempts = vec![attempt(1, AttemptState::Failed, Some("RAIL_REFUSED"))];

@@ -32,6 +32,8 @@ pub struct RailBacklog {
     pub rail_type: String,
     /// Whether it is paused: claims skip it.
     pub paused: bool,
+    /// The epoch that holds it: claims skip it until an operator releases it; none if it is not held.
+    pub held_since_epoch: Option<i64>,
     /// Whether each participant's payments are dispatched strictly in sequence (FIFO).
     pub ordered: bool,
     /// The in-flight limit: leases at once over all relayers; none means no limit.

@@ -56,11 +56,11 @@ pub struct Operation {
     pub new_outbox_id: Option<OutboxId>,
     /// The resolution.
     pub resolution: Option<Resolution>,
-    /// The rail concerned.
-    pub rail_type: String,
-    /// The rail's policy before a change.
+    /// The rail concerned; none for retention and partitions of the ledger.
+    pub rail_type: Option<String>,
+    /// The policy of the rail, or the retention, before a change.
     pub policy_before: Option<serde_json::Value>,
-    /// The rail's policy after a change.
+    /// The policy of the rail, or the retention, after a change; what was archived or dropped of a partition.
     pub policy_after: Option<serde_json::Value>,
     /// The operator, as they named themselves.
     pub actor: String,

@@ -64,6 +64,8 @@ pub struct Outbox {
     pub redriven_as: Option<OutboxId>,
     /// The operator's resolution.
     pub resolution: Option<Resolution>,
+    /// When its payload was erased.
+    pub payload_erased_at: Option<Timestamp>,
 }
 
 /// A search; a field that is none matches everything.

@@ -12,7 +12,7 @@ use crate::payment::{AttemptState, EventKind};
 const TIMELINE: &str = "\
     select outbox_id, instruction_id, participant_id, sequence_id, rail_type, event_no, event, occurred_at, \
            attempt_no, state::text, worker_id, rail_reference, rail_code, error_code, error_message, latency_ms, \
-           related_outbox_id, database_user \
+           related_outbox_id, database_user, endpoint \
     from symphony.payment_outbox_events \
     where outbox_id = $1 \
     order by event_no";
@@ -21,7 +21,7 @@ const TIMELINE: &str = "\
 const INSTRUCTION_TIMELINE: &str = "\
     select outbox_id, instruction_id, participant_id, sequence_id, rail_type, event_no, event, occurred_at, \
            attempt_no, state::text, worker_id, rail_reference, rail_code, error_code, error_message, latency_ms, \
-           related_outbox_id, database_user \
+           related_outbox_id, database_user, endpoint \
     from symphony.payment_outbox_events \
     where instruction_id = $1 \
     order by sequence_id, outbox_id, event_no";
@@ -66,6 +66,8 @@ pub struct TimelineEvent {
     pub related_outbox_id: Option<OutboxId>,
     /// The database login that recorded the attempt or the redrive.
     pub database_user: Option<String>,
+    /// Where the worker of the attempt sends to: a name and a digest of what identifies the bank there.
+    pub endpoint: Option<String>,
 }
 
 /// The timeline of one outbox, in order; empty if there is no such outbox.
@@ -114,5 +116,6 @@ fn event(row: &Row) -> Result<TimelineEvent, DatabaseError> {
         latency_ms: row.try_get("latency_ms")?,
         related_outbox_id: row.try_get("related_outbox_id")?,
         database_user: row.try_get("database_user")?,
+        endpoint: row.try_get("endpoint")?,
     })
 }

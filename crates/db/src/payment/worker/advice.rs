@@ -10,15 +10,22 @@ use crate::error::CompleteError;
 use crate::executor::Executor;
 use crate::payment::{Lease, OnUnknown};
 
-const ADVISE: &str = "select on_unknown, key_remembered from symphony.advise_on_unknown_outcome($1, $2, $3, $4)";
+const ADVISE: &str = "\
+    select on_unknown, key_remembered, endpoint, other_endpoint \
+    from symphony.advise_on_unknown_outcome($1, $2, $3, $4)";
 
 /// The rail's policy, and whether its "key never seen" can be trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// What to do if an inquiry is impossible or inconclusive.
     pub on_unknown: OnUnknown,
     /// Whether the rail still remembers the idempotency key, and will until the next dispatch has ended.
     pub key_remembered: bool,
+    /// Where this worker sends to, as its claim said; `unnamed` if it named nothing.
+    pub endpoint: String,
+    /// Where an earlier attempt with an unknown outcome went, if that is another bank. Then this worker must neither inquire
+    /// nor send: the bank that it reaches does not know what became of the payment.
+    pub other_endpoint: Option<String>,
 }
 
 /// Returns the policy for a payment whose last attempt has an unknown outcome, if a dispatch takes at most `sending`.
@@ -43,5 +50,10 @@ pub async fn advise_on_unknown_outcome(
             ],
         )
         .await?;
-    Ok(Advice { on_unknown: row.try_get("on_unknown")?, key_remembered: row.try_get("key_remembered")? })
+    Ok(Advice {
+        on_unknown: row.try_get("on_unknown")?,
+        key_remembered: row.try_get("key_remembered")?,
+        endpoint: row.try_get("endpoint")?,
+        other_endpoint: row.try_get("other_endpoint")?,
+    })
 }

@@ -1,5 +1,6 @@
 //! Claims due payments.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,6 +9,7 @@ use tokio_postgres::types::Type;
 
 use super::leases::repaired_leases;
 use super::{ClaimLimits, Repaired, whole_seconds};
+use crate::epoch::{OpenedEpoch, opened_epoch};
 use crate::error::ClaimError;
 use crate::executor::Executor;
 use crate::payment::{Lease, Payload};
@@ -17,14 +19,19 @@ const CLAIM: &str = "\
     select outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, \
            attempt_count, lease_token, lease_expires_at, outcome_unknown \
     from symphony.claim_outbox_batch($1, $2, $3)";
-/// The leases that the claim took over are in a setting of its transaction: see `end_expired_leases`. The first row
-/// carries it. The left join keeps that row if the claim returns nothing.
+/// The leases that the claim took over are in a setting of its transaction: see `end_expired_leases`. So are the
+/// rails on
+/// which it leased followers, and the epoch that it opened. The first row carries them. The left join keeps that row
+/// if the claim returns nothing.
 const CLAIM_WITH_LIMITS: &str = "\
     select c.outbox_id, c.instruction_id, c.participant_id, c.sequence_id, c.idempotency_key, c.rail_type, c.payload, \
            c.attempt_count, c.lease_token, c.lease_expires_at, c.outcome_unknown, \
-           case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.repaired_leases', true) end as repaired_leases \
+           case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.repaired_leases', true) end as repaired_leases, \
+           case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.claimed_runs', true) end as claimed_runs, \
+           case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.opened_epoch', true) end as opened_epoch, \
+           case when coalesce(c.ordinality, 1) = 1 then nullif(current_setting('symphony.epoch', true), '')::bigint end as epoch \
     from (values (1)) one \
-    left join symphony.claim_outbox_batch($1, $2, $3, $4) with ordinality c on true";
+    left join symphony.claim_outbox_batch($1, $2, $3, $4, $5, $6, $7) with ordinality c on true";
 
 /// A payment under a lease.
 #[derive(Clone, Debug)]
@@ -60,6 +67,13 @@ pub struct ClaimedBatch {
     pub claimed: Vec<Claimed>,
     /// Expired leases of other workers that the claim ended first. It may have claimed some of their rows.
     pub taken_over: Vec<Repaired>,
+    /// The rails on which several rows of a participant may be in `claimed`: they are a run, to be dispatched one after
+    /// the other in the order of their sequence. See [`ClaimLimits::with_followers`].
+    pub run_rails: BTreeSet<String>,
+    /// The epoch that the claim opened, because the server is not the one of the newest epoch.
+    pub opened_epoch: Option<OpenedEpoch>,
+    /// The epoch in which the leases were granted.
+    pub epoch: Option<i64>,
 }
 
 impl Claimed {
@@ -115,6 +129,9 @@ pub async fn claim_with_limits(
                 (&worker.as_str(), Type::TEXT),
                 (&whole_seconds(lease), Type::INT4),
                 (&limits.to_limits(), Type::JSONB),
+                (&limits.to_followers(), Type::JSONB),
+                (&limits.to_endpoints(), Type::JSONB),
+                (&limits.to_first_attempts(), Type::TEXT_ARRAY),
             ],
         )
         .await?;
@@ -123,7 +140,16 @@ pub async fn claim_with_limits(
     // A claim that brings nothing leaves one row without a lease.
     let nothing = first.try_get::<_, Option<OutboxId>>("outbox_id")?.is_none();
     let claimed = if nothing { Vec::new() } else { rows.iter().map(claimed).collect::<Result<_, _>>()? };
-    Ok(ClaimedBatch { claimed, taken_over })
+    let run_rails =
+        first.try_get::<_, Option<&str>>("claimed_runs")?.and_then(|rails| serde_json::from_str(rails).ok());
+    let opened_epoch = opened_epoch(first.try_get("opened_epoch")?);
+    Ok(ClaimedBatch {
+        claimed,
+        taken_over,
+        run_rails: run_rails.unwrap_or_default(),
+        opened_epoch,
+        epoch: first.try_get("epoch")?,
+    })
 }
 
 fn claimed(row: &Row) -> Result<Claimed, ClaimError> {

@@ -37,6 +37,24 @@ pub(crate) fn text(history: &InstructionHistory) -> String {
             let _ = writeln!(text, "  now: {}", describe_pending(pending));
         }
     }
+    for archived in &history.archived {
+        let at = archived.archived_at.strftime("%Y-%m-%d");
+        let place = plain(&archived.location);
+        let _ = if archived.is_registered {
+            let key = archived.idempotency_key.as_deref().map(plain).unwrap_or_default();
+            writeln!(
+                text,
+                "\noutbox {}, key {key}\n  its ledger rows were archived on {at}, in {place}",
+                archived.outbox_id
+            )
+        } else {
+            writeln!(
+                text,
+                "\noutbox {}\n  unknown here; the ledger rows of its time were archived on {at}, in {place}",
+                archived.outbox_id
+            )
+        };
+    }
     text
 }
 
@@ -61,7 +79,10 @@ fn describe_event(event: &TimelineEvent) -> String {
             Some(failure) => format!("ENQUEUED by a redrive of {failure}"),
             None => "ENQUEUED".to_owned(),
         },
-        EventKind::LeaseClaimed => format!("CLAIMED by {worker}, {attempt}"),
+        EventKind::LeaseClaimed => {
+            let endpoint = event.endpoint.as_deref().map(|at| format!(", to {}", plain(at))).unwrap_or_default();
+            format!("CLAIMED by {worker}, {attempt}{endpoint}")
+        }
         EventKind::AttemptCompleted => format!("{} by {worker}, {attempt}{}", state(event), outcome(event)),
         EventKind::LeaseExpiredRepaired => {
             format!("{}: the lease of {worker} expired, {attempt}{}", state(event), outcome(event))
@@ -98,6 +119,7 @@ fn describe_operation(operation: &Operation) -> String {
     let what = match (operation.operation, operation.resolution, operation.new_outbox_id) {
         (OperationKind::Redrive, _, Some(new)) => format!("REDRIVEN as {new}"),
         (OperationKind::Resolve, Some(resolution), _) => format!("RESOLVED as {resolution}"),
+        (OperationKind::Erase, _, _) => "PAYLOAD ERASED".to_owned(),
         (other, _, _) => other.to_string(),
     };
     let Operation { actor, database_user, reason, .. } = operation;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use symphony_db::schema::{Lane, install::installed_lanes};
-use symphony_db::{event, metadata, payment};
+use symphony_db::{epoch, event, metadata, payment};
 use tokio_postgres::Client;
 
 use crate::{failure::Failure, table::Table};
@@ -10,6 +10,8 @@ use crate::{failure::Failure, table::Table};
 /// The status of the installed lanes.
 #[derive(Serialize)]
 pub(super) struct Lanes {
+    /// The current epoch; null if the database has none.
+    epoch: Option<epoch::Epoch>,
     #[serde(flatten)]
     payment: Option<payment::reader::Status>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -23,7 +25,7 @@ impl Lanes {
     pub(super) async fn read(client: &Client, exact: bool) -> Result<Self, Failure> {
         let database = |error| Failure::database("the query failed", error);
         let installed = installed_lanes(client).await.map_err(database)?;
-        let mut lanes = Self { payment: None, events: None, metadata: None };
+        let mut lanes = Self { epoch: None, payment: None, events: None, metadata: None };
         // Where nothing is installed, this read fails with "not installed".
         if installed.is_empty() || installed.contains(&Lane::Payment) {
             lanes.payment = Some(if exact {
@@ -46,6 +48,7 @@ impl Lanes {
                 metadata::reader::totals(client).await?
             });
         }
+        lanes.epoch = epoch::current(client).await?;
         Ok(lanes)
     }
 
@@ -56,7 +59,12 @@ impl Lanes {
             self.events.as_ref().map(events),
             self.metadata.as_ref().map(entries),
         ];
-        tables.into_iter().flatten().collect::<Vec<_>>().join("\n")
+        let mut text = tables.into_iter().flatten().collect::<Vec<_>>().join("\n");
+        if let Some(epoch) = &self.epoch {
+            text.push_str(&format!("\nepoch {}, opened {}: {}\n", epoch.counter, epoch.opened_at, epoch.reason));
+        }
+        text.push_str(&held(self.payment.as_ref()));
+        text
     }
 }
 
@@ -75,7 +83,11 @@ fn payments(status: &payment::reader::Status) -> String {
             age(rail.oldest_pending_age_seconds),
             rail.dlq.to_string(),
             rail.dlq_unknown.to_string(),
-            if rail.paused { "paused".to_owned() } else { "no".to_owned() },
+            match (rail.paused, rail.held_since_epoch) {
+                (true, _) => "paused".to_owned(),
+                (false, Some(_)) => "held".to_owned(),
+                (false, None) => "no".to_owned(),
+            },
         ]);
     }
     table.push([
@@ -100,6 +112,20 @@ fn payments(status: &payment::reader::Status) -> String {
         );
     }
     text
+}
+
+/// Says which rails are held, and what to do; empty if none is.
+fn held(status: Option<&payment::reader::Status>) -> String {
+    let rails = status.iter().flat_map(|status| &status.rails);
+    let held: Vec<_> =
+        rails.filter(|rail| rail.held_since_epoch.is_some()).map(|rail| rail.rail_type.as_str()).collect();
+    if held.is_empty() {
+        return String::new();
+    }
+    format!(
+        "held since a new epoch: {}; compare them with the bank, then release them with: symphony recover release\n",
+        held.join(", ")
+    )
 }
 
 fn events(status: &event::reader::Status) -> String {
