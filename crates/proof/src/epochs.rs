@@ -1,14 +1,14 @@
 //! Epochs: the first claim on another server opens one, whichever lane it is of.
 //!
 //! A changed server is simulated: the newest epoch gets another timeline, as if this server had been promoted since it
-//! was opened. `tests/promotion.rs` does the same with a standby that is promoted.
+//! was opened, or another system identifier, as if the database had been copied to this server. `tests/promotion.rs` does the same with a standby that is promoted.
 
 use super::event::calls as events;
 use super::evidence::{Evidence, Failure, Recorder, require};
 use super::metadata::calls as entries;
 use super::server_state::{all_wait_for_locks, pid, waits_for_lock};
 use super::sessions::{Payment, Sessions, claim, connect_many, count, enqueue, set_rail, text};
-use symphony_testkit::epoch::change_server;
+use symphony_testkit::epoch::{change_server, change_system};
 use symphony_testkit::test_database::Database;
 
 /// The claims of all lanes. Each brings at least one row after [`due_in_all_lanes`].
@@ -19,11 +19,12 @@ const CLAIMS: [(&str, &str); 4] = [
     ("claim_metadata_batch", "select count(*) from symphony.claim_metadata_batch('worker', 1)"),
 ];
 const EPOCHS: &str = "select count(*) from symphony.epoch";
-/// The newest epoch is of this server, and every rail has it.
+/// The newest epoch is of this server, which was compared with it after its start, and every rail has it.
 const IS_CURRENT: &str = "select count(*)
     from (select e.* from symphony.epoch e order by e.counter desc limit 1) e
     where e.system_identifier = (select system_identifier from pg_control_system())
       and e.timeline = symphony.server_timeline()
+      and (select s.started_at from symphony.epoch_server s) = pg_postmaster_start_time()
       and not exists (select from symphony.payment_rails r where (r.epoch, r.epoch_timeline) <> (e.counter, e.timeline))";
 
 async fn due_in_all_lanes(sessions: &Sessions, name: &str) -> Result<(), Failure> {
@@ -52,7 +53,10 @@ pub(super) async fn are_opened_by_claims(database: &Database) -> Result<Evidence
         found == (1, 1),
     )?;
     for (name, claim) in CLAIMS {
-        by_one_claim(&sessions, &mut recorder, name, claim).await?;
+        change_server(&sessions.owner).await?;
+        by_one_claim(&sessions, &mut recorder, &format!("{name} after a promotion"), claim).await?;
+        change_system(&sessions.owner).await?;
+        by_one_claim(&sessions, &mut recorder, &format!("{name} of a copy on another system"), claim).await?;
     }
     by_one_of_many(database, &sessions, &mut recorder).await?;
     beside_a_producer(database, &sessions, &mut recorder).await?;
@@ -69,7 +73,6 @@ async fn by_one_claim(
     claim: &'static str,
 ) -> Result<(), Failure> {
     due_in_all_lanes(sessions, name).await?;
-    change_server(&sessions.owner).await?;
     let before = count(&sessions.owner, EPOCHS, &[]).await?;
     sessions.executor.batch_execute("begin").await?;
     let granted = count(&sessions.executor, claim, &[]).await?;
@@ -87,7 +90,7 @@ async fn by_one_claim(
                   where operation = 'OPEN_EPOCH' and actor = 'worker' and policy_after ->> 'counter' = $1";
     let logged = count(&sessions.operator, logged, &[&newest]).await?;
     recorder.check(
-        format!("{name} after the server has changed"),
+        name,
         "grants 1 row, opens 1 epoch of this server, tells its worker, and is in the audit log once",
         format!("granted {granted}, opened {opened}, current {current}, told {}, logged {logged}", told == newest),
         (granted, opened, current, told == newest, logged) == (1, 1, 1, true, 1),
