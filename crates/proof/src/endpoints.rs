@@ -6,6 +6,7 @@ use super::sessions::{
     Lease, Outcome, Payment, Sessions, complete, complete_batch, count, enqueue, redrive, release, repair,
     resolve, set_rail, text,
 };
+use symphony_testkit::epoch::change_server;
 use symphony_testkit::test_database::Database;
 use tokio_postgres::{Client, Error};
 
@@ -45,6 +46,7 @@ pub(super) async fn keep_their_payments(database: &Database) -> Result<Evidence,
         )?;
         complete(&sessions.executor, &lease, Outcome::UNKNOWN).await?;
     }
+    known_in_an_earlier_epoch(&sessions, &mut recorder).await?;
     unnamed(&sessions, &mut recorder).await?;
     declarations(&sessions, &mut recorder).await?;
     refusals(&sessions, &mut recorder).await?;
@@ -108,6 +110,26 @@ async fn unknown_at(
         }
     }
     Ok(claim_at(&sessions.executor, "new worker", new).await?.remove(0))
+}
+
+/// An attempt of an earlier epoch counts although its outcome is known: the one after it may have been lost.
+async fn known_in_an_earlier_epoch(sessions: &Sessions, recorder: &mut Recorder) -> Result<(), Failure> {
+    for (at, new, expected) in [("another", NEW, "new#z, old#k"), ("the same", OLD, "old#k, none")] {
+        let payment = Payment::new(format!("known at {at} endpoint"), "alice", "bank");
+        enqueue(&sessions.ingest, &payment).await?;
+        let first = claim_at(&sessions.executor, "old worker", OLD).await?.remove(0);
+        complete(&sessions.executor, &first, Outcome::RETRY_NOW).await?;
+        change_server(&sessions.owner).await?;
+        let again = claim_at(&sessions.executor, "new worker", new).await?.remove(0);
+        recorder.check(
+            format!("claiming a payment of an earlier epoch, with an attempt that is known not to have paid, at {at} endpoint"),
+            format!("the outcome is unknown; endpoint, other endpoint: {expected}"),
+            format!("unknown: {}; {}", again.outcome_unknown, advice(&sessions.executor, &again).await?),
+            again.outcome_unknown && advice(&sessions.executor, &again).await? == expected,
+        )?;
+        complete(&sessions.executor, &again, Outcome::UNKNOWN).await?;
+    }
+    Ok(())
 }
 
 /// Every way to end a lease leaves its endpoint in the ledger; a release leaves none in the row.

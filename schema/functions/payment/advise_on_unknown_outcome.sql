@@ -6,9 +6,10 @@
 -- is remembered does "never seen" mean never paid, and only then does the rail deduplicate a repeat. An outbox of an
 -- earlier epoch may have been sent by an attempt that this database has lost, so it counts from its enqueue.
 --
--- endpoint is where the worker sends to, as its claim said. other_endpoint is where an earlier attempt with an unknown
--- outcome went, if that is another endpoint: see endpoint_of_unknown_outcome. If it is not null, the bank that may have paid
--- is not the one that the worker reaches: the worker neither inquires nor sends, and records FAILED with OUTCOME_UNKNOWN.
+-- endpoint is where the worker sends to, as its claim said. other_endpoint is where an earlier attempt with an unknown outcome,
+-- or of an earlier epoch, went, if that is another endpoint: see endpoint_of_unknown_outcome. If it is not null, the bank that
+-- may have paid is not the one that the worker reaches: the worker neither inquires nor sends, and records FAILED with
+-- OUTCOME_UNKNOWN.
 -- Locks: nothing. Raises: P7002, P7005. For: symphony_executor.
 create or replace function symphony.advise_on_unknown_outcome(
   p_outbox_id       uuid,

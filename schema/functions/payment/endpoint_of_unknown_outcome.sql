@@ -1,10 +1,13 @@
--- Returns an endpoint to which an earlier attempt with an unknown outcome went, if it is another than the given one; null if
--- there is none.
+-- Returns an endpoint to which an earlier attempt that may have paid went, if it is another than the given one; null if there
+-- is none.
 --
 -- Only the bank that got a request knows what became of it. Another one answers "never seen" about a payment that the first
 -- has made. Counted are all attempts of the outbox, and of the outboxes before it that redrives link with it: key_remembered
 -- counts them too. An attempt whose worker named no endpoint has the endpoint 'unnamed', which is no other one's: a worker of
 -- plain SQL that never names any goes on as before, and a worker that does name one stops.
+--
+-- Of an attempt of an earlier epoch every outcome counts, a known one too: a later attempt may have gone to the same endpoint and
+-- have been lost with the epoch.
 -- Locks: nothing. For: advise_on_unknown_outcome.
 create or replace function symphony.endpoint_of_unknown_outcome(p_outbox_id uuid, p_rail_type text, p_endpoint text)
   returns text
@@ -35,13 +38,14 @@ begin
       select distinct coalesce(a.endpoint, 'unnamed') as endpoint
       from redrives r
       cross join lateral (
-        select a.endpoint, a.error_code
+        select a.endpoint, a.error_code, a.epoch
         from payment_outbox_attempts a
         where a.outbox_id = r.outbox_id
         order by a.attempt_no
         limit 20
       ) a
       where a.error_code in (select c.error_code from unknown_outcome_codes c)
+         or a.epoch <> (select r.epoch from payment_rails r where r.rail_type = p_rail_type)
     ) u
     where u.endpoint <> p_endpoint
       and not is_same_endpoint(p_rail_type, p_endpoint, u.endpoint)
@@ -51,4 +55,4 @@ end
 $$;
 
 comment on function symphony.endpoint_of_unknown_outcome(uuid, text, text) is
-  'Another endpoint than the given one to which an attempt of this payment with an unknown outcome went; null if there is none.';
+  'Another endpoint than the given one to which an attempt of this payment went that has an unknown outcome or is of an earlier epoch; null if there is none.';

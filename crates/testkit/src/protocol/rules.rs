@@ -126,14 +126,16 @@ impl<Endpoint: PartialEq> History<'_, Endpoint> {
     /// What a worker of this endpoint does first.
     ///
     /// Every attempt with an unknown outcome counts, and not only the last: that may be of a worker that died before it
-    /// recorded that the endpoint is another.
+    /// recorded that the endpoint is another. Of an earlier epoch every attempt counts, because a later one may have gone to
+    /// the same endpoint and have been lost.
     pub fn first_step(&self, endpoint: &Endpoint) -> FirstStep {
         if !self.outcome_is_unknown() {
             return FirstStep::Send;
         }
         // The bank at another endpoint does not know what became of it.
-        let elsewhere =
-            |attempt: &PastAttempt<Endpoint>| attempt.ending.is_unknown() && attempt.endpoint != *endpoint;
+        let elsewhere = |attempt: &PastAttempt<Endpoint>| {
+            (attempt.ending.is_unknown() || attempt.epoch < self.epoch) && attempt.endpoint != *endpoint
+        };
         if self.attempts.iter().any(elsewhere) { FirstStep::Stop } else { FirstStep::Inquire }
     }
 }

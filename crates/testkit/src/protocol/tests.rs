@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use symphony_db::payment::OnUnknown;
 
 use super::replay::{Deviation, Replayed, replay};
-use super::rules::Ending;
+use super::rules::{Ending, FirstStep, History, PastAttempt};
 use super::trace::{Attempt, Handled, Kind, Outbox, Policy, Request, Trace};
 
 /// So many seconds after the run began.
@@ -99,6 +99,18 @@ fn a_row_of_an_earlier_epoch_may_be_inquired_about_first() {
     assert!(replay(&trace, &requests).is_err());
     trace.outboxes[1].attempts[0].epoch = 2;
     assert!(replay(&trace, &requests).is_ok());
+}
+
+#[test]
+fn of_an_earlier_epoch_every_attempt_at_another_endpoint_stops_a_payment() {
+    let first_step = |ending, epoch, endpoint| {
+        let attempts = [PastAttempt { ending, epoch: 1, endpoint: "old" }];
+        History { enqueued_in: 1, epoch, attempts: &attempts }.first_step(&endpoint)
+    };
+    assert_eq!(first_step(Ending::Deferred, 2, "new"), FirstStep::Stop);
+    assert_eq!(first_step(Ending::Deferred, 2, "old"), FirstStep::Inquire);
+    assert_eq!(first_step(Ending::Deferred, 1, "new"), FirstStep::Send);
+    assert_eq!(first_step(Ending::Unknown, 1, "new"), FirstStep::Stop);
 }
 
 #[test]
