@@ -15,12 +15,14 @@ grant execute on function
   symphony.claim_outbox_batch,
   symphony.complete_outbox_attempt,
   symphony.complete_outbox_batch,
+  symphony.count_open_orphans,
   symphony.extend_payment_ledger,
   symphony.list_partitions_to_archive,
   symphony.next_outbox_due,
   symphony.outbox_trace_contexts,
   symphony.payment_ledger_partitions,
   symphony.quarantined_outboxes_total,
+  symphony.record_payment_orphan,
   symphony.remove_expired_keys,
   symphony.renew_outbox_leases,
   symphony.release_outbox_leases,
@@ -33,6 +35,7 @@ grant execute on function
   symphony.erase_payment_payload,
   symphony.extend_payment_ledger,
   symphony.make_payments_due,
+  symphony.reconcile_bank_export,
   symphony.recover_epoch,
   symphony.redrive_payment_outbox,
   symphony.remove_expired_keys,
@@ -47,6 +50,7 @@ to symphony_operator;
 
 grant execute on function
   symphony.audit_export_end,
+  symphony.count_open_orphans,
   symphony.count_payment_dead_letters,
   symphony.find_archived_outboxes,
   symphony.list_archive_blockers,
@@ -63,6 +67,7 @@ to symphony_operator, symphony_readonly, symphony_auditor;
 
 grant select on
   symphony.archived_ledger_partitions,
+  symphony.orphaned_outcomes,
   symphony.supervisor_outbox_status,
   symphony.outbox_operational_status,
   symphony.payment_outbox_dlq,

@@ -57,6 +57,18 @@ alter table symphony.payment_outbox_quarantine enable always trigger quarantined
 comment on trigger quarantined_rows_never_change on symphony.payment_outbox_quarantine is
   'The same for each row, through a parent table or a subscription, but for the erasure of a payload.';
 
+create or replace trigger orphans_are_append_only
+  before update or delete or truncate on symphony.payment_orphans
+  for each statement execute function symphony.refuse_change('the record of orphaned outcomes is append-only');
+alter table symphony.payment_orphans enable always trigger orphans_are_append_only;
+comment on trigger orphans_are_append_only on symphony.payment_orphans is 'The record of orphaned outcomes takes INSERT and nothing else.';
+
+create or replace trigger orphans_never_change
+  before update or delete on symphony.payment_orphans
+  for each row execute function symphony.refuse_change('the record of orphaned outcomes is append-only');
+alter table symphony.payment_orphans enable always trigger orphans_never_change;
+comment on trigger orphans_never_change on symphony.payment_orphans is 'The same for each row, through a parent table or a subscription.';
+
 create or replace trigger erasures_are_append_only
   before update or delete or truncate on symphony.payment_payload_erasures
   for each statement execute function symphony.refuse_change('the record of erasures is append-only');

@@ -7,6 +7,7 @@ mod events;
 mod leases;
 mod metadata;
 mod operations;
+mod orphans;
 mod outboxes;
 mod overview;
 mod participants;
@@ -66,6 +67,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     all.extend(outboxes::endpoints());
     all.extend(dead_letters::endpoints());
     all.extend(operations::endpoints());
+    all.extend(orphans::endpoints());
     all.extend(audit::endpoints());
     all.extend(leases::endpoints());
     all.extend(participants::endpoints());

@@ -8,12 +8,14 @@ pub mod operator;
 mod outcome;
 mod rail;
 pub mod reader;
+pub mod reconciliation;
 mod states;
 pub mod worker;
 
 pub use outcome::{Completed, Completion, Lease, OUTCOME_UNKNOWN, Outcome, RailAnswer, Reason};
 pub use rail::{Change, Rail, RailPolicy};
 pub use states::{
-    AttemptState, EventKind, OnEpochChange, OnUnknown, OperationKind, OutboxState, OutboxStatus, Resolution,
+    AttemptState, EventKind, OnEpochChange, OnUnknown, OperationKind, OrphanKind, OutboxState, OutboxStatus,
+    Resolution,
 };
 pub use symphony_client::Payload;

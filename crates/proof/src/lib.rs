@@ -44,6 +44,7 @@ mod metadata;
 mod ordered_rail;
 mod ordered_rail_load;
 mod ordered_rail_runs;
+mod orphans;
 mod parent_tables;
 mod payload_limits;
 mod races;
@@ -136,7 +137,7 @@ pub fn named(name: &str) -> Option<&'static Proof> {
     ALL.iter().find(|proof| proof.name == name)
 }
 
-static ALL: [Proof; 34] = [
+static ALL: [Proof; 35] = [
     Proof {
         number: 1,
         name: "no_role_can_change_the_ledger",
@@ -356,6 +357,13 @@ static ALL: [Proof; 34] = [
         promise: "However a lease ends, the ledger names the endpoint of its worker. A worker at another endpoint is told that an unknown \
                   outcome belongs to the first, through redrives and expired leases, until an operator declares both the same.",
         run: |database| Box::pin(endpoints::keep_their_payments(database)),
+    },
+    Proof {
+        number: 39,
+        name: "an_outcome_of_an_outbox_that_the_database_does_not_know_is_recorded_once_and_kept",
+        promise: "What a worker reports about a payment that the database has lost is recorded once, without personal data; no role can \
+                  change it. The outcome of a lease that was only lost is not recorded.",
+        run: |database| Box::pin(orphans::are_kept(database)),
     },
 ];
 

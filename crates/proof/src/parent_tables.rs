@@ -34,10 +34,11 @@ pub(super) const PARTITION: Protected =
     of("symphony.payment_outbox_attempts_from_start", LEDGER_KEY, ("error_message", "text"), "'changed'");
 
 /// The protected tables. A row of the sequence counters must stay, but its number may change.
-pub(super) const PROTECTED: [Protected; 11] = [
+pub(super) const PROTECTED: [Protected; 12] = [
     of(LEDGER, LEDGER_KEY, ("error_message", "text"), "'changed'"),
     of("symphony.payment_outbox_operations", &[("operation_id", "uuid")], ("reason", "text"), "'changed'"),
     of("symphony.payment_outbox_quarantine", &[("quarantine_id", "uuid")], ("claimed_by", "text"), "'changed'"),
+    of("symphony.payment_orphans", &[("orphan_id", "uuid")], ("rail_reference", "text"), "'changed'"),
     of("symphony.payment_rails", &[("rail_type", "text")], ("rail_type", "text"), "'changed'"),
     of("m10_recovery.outbox", &[("id", "bigint")], ("payload", "jsonb"), "'{\"changed\": true}'"),
     of("m10_recovery.outbox_errors", &[("error_id", "bigint")], ("error", "text"), "'changed'"),
@@ -67,6 +68,8 @@ pub(super) async fn populate(sessions: &Sessions) -> Result<(), Failure> {
         0,
         claim(&sessions.executor, 10, "worker").await?.len(),
     )?;
+    let orphan = "select symphony.record_payment_orphan('UNKNOWN_OUTBOX', 'worker', gen_random_uuid(), gen_random_uuid(), 'DISPATCHED')";
+    sessions.executor.execute(orphan, &[]).await?;
     enqueue(&sessions.ingest, &Payment::new("waiting", "alice", "bank")).await?;
     let event = events::publish(&sessions.ingest, "order", "1").await?;
     events::claim(&sessions.executor, "processor", 1).await?;

@@ -57,6 +57,7 @@ proofs! {
     a_payment_of_an_earlier_epoch_has_an_unknown_outcome_until_an_attempt_of_this_one
     no_number_of_an_earlier_epoch_is_given_out_again_and_later_versions_win
     an_unknown_outcome_of_another_endpoint_is_reported_to_the_worker
+    an_outcome_of_an_outbox_that_the_database_does_not_know_is_recorded_once_and_kept
 }
 
 #[test]

@@ -90,6 +90,9 @@ pub trait Lane: Send + Sync + 'static {
     /// An outcome was recorded with this state. A hook for logs of the lane.
     fn recorded(&self, _route: &str, _completion: &Completion<Self::Lease, Self::Outcome>, _state: &'static str) {}
 
+    /// An outcome is not recorded, because its lease was lost or has expired. A hook for lanes that keep evidence.
+    fn unrecorded(&self, _completion: &Completion<Self::Lease, Self::Outcome>) {}
+
     /// Renews leases for a full term from now; whether each is still held, in order. Never called if the term is
     /// [`Term::Fixed`].
     fn renew(&self, leases: &[Self::Lease]) -> impl Future<Output = Result<Vec<bool>, LaneError>> + Send;

@@ -4,6 +4,7 @@
 //!
 //! - `answer_mapping` maps a rail's answer to the outcome that the ledger records.
 //! - `history` remembers acknowledged commits, and asks each new session for them.
+//! - `orphans` keeps the outcomes of lost leases until the database has said whether it knows their payments.
 //! - `results` tells the engine what became of leases and completions.
 //! - `run` dispatches the payments of a participant on an ordered rail one after the other.
 //! - `unknown_outcome` inquires after an unknown outcome and applies the rail's policy.
@@ -13,6 +14,7 @@
 
 mod answer_mapping;
 mod history;
+mod orphans;
 mod results;
 mod run;
 mod trace_contexts;
@@ -26,7 +28,7 @@ use std::time::{Duration, Instant};
 use symphony_db::connect::{Session, Target};
 use symphony_db::error::{CompleteError, DatabaseError};
 use symphony_db::payment::worker::{self, ClaimLimits as RailCapacity, Claimed, ClaimedBatch, Commit};
-use symphony_db::payment::{self, AttemptState, Outcome, RailAnswer};
+use symphony_db::payment::{self, AttemptState, OrphanKind, Outcome, RailAnswer};
 use symphony_db::retention::remove_expired_keys;
 use symphony_db::{BatchSize, WorkerId};
 
@@ -42,6 +44,7 @@ use crate::session_pool::SessionPool;
 use crate::trace::{Context, Origin, SpanStatus};
 
 use history::History;
+use orphans::{AtTheBank, Dispatched, Orphans};
 use results::{completion_result, ended_leases, log_failed};
 use run::{Followers, RunEnd, RunPlace, StopRuns};
 use trace_contexts::TraceContexts;
@@ -67,6 +70,7 @@ pub struct PaymentLane {
     endpoints: Arc<BTreeMap<String, String>>,
     followers: Followers,
     history: History<Commit>,
+    orphans: Orphans,
     /// Held while a session is asked for the commits of `history`, and while leases leave it.
     checking_history: tokio::sync::Mutex<()>,
     /// Set if traces are exported.
@@ -101,6 +105,7 @@ impl PaymentLane {
             endpoints: Arc::new(rails.iter().filter_map(endpoint).collect()),
             rails,
             history: History::new(),
+            orphans: Orphans::default(),
             checking_history: tokio::sync::Mutex::default(),
             trace_contexts: None,
             claims: pool(),
@@ -164,35 +169,54 @@ impl PaymentLane {
     }
 
     /// Sends a payment. After an unknown outcome an inquiry comes first, and may settle it.
-    async fn send(&self, rail: &dyn Rail, job: Box<Claimed>, lease: &LeaseWatch) -> (Outcome, RouteSignal) {
+    async fn send(&self, rail: &dyn Rail, job: Box<Claimed>, granted: Lease, lease: &LeaseWatch) -> Sent {
         let (held, outcome_unknown) = (job.lease(), job.outcome_unknown);
         let payment = payment_of(*job);
+        let endpoint = self.endpoints.get(&payment.rail_type).cloned();
         let prior = if outcome_unknown {
             // Boxed: few payments need it, and the future of each would reserve its space.
             let inquiry =
                 Box::pin(async { unknown_outcome::inquire(rail, &payment, self.advice(rail, held).await).await });
             match inquiry.await {
-                NextStep::Record(outcome, signal) => return (outcome, signal),
+                NextStep::Record(outcome, signal) => return Sent::nothing(payment, endpoint, outcome, signal),
                 NextStep::Send(prior) => prior,
             }
         } else {
             PriorOutcome::NotPaid
         };
         if let Err(invalid) = rail.validate(&payment) {
-            return (prior.invalid_payload(invalid), RouteSignal::Neutral);
+            return Sent::nothing(payment, endpoint, prior.invalid_payload(invalid), RouteSignal::Neutral);
         }
         if lease.remaining().is_zero() {
             // The lease has expired or is about to: the outcome may not be recorded in time either.
-            return (prior.not_sent("the lease expired before the payment was sent"), RouteSignal::Neutral);
+            let outcome = prior.not_sent("the lease expired before the payment was sent");
+            return Sent::nothing(payment, endpoint, outcome, RouteSignal::Neutral);
         }
         // A rail enforces its own timeout. One that does not must not keep the lease renewed without end.
         let limit = rail.timeout() + RAIL_TIMEOUT_GRACE;
+        let at_the_bank = AtTheBank::new(&self.orphans, granted, &payment, endpoint.as_ref());
         let answer = timeout(limit, rail.dispatch(&payment)).await.unwrap_or_else(|_| Answer::Unknown {
             message: format!("no answer within {limit:?}"),
             rail: RailAnswer::default(),
             row_only: false,
         });
-        answer_mapping::outcome(answer, prior)
+        at_the_bank.answered();
+        let dispatched = Dispatched::new(payment, endpoint, matches!(answer, Answer::AcceptedBefore(_)));
+        let (outcome, signal) = answer_mapping::outcome(answer, prior);
+        Sent { outcome, signal, dispatched: Box::new(dispatched) }
+    }
+}
+
+/// How a dispatch ended, and what is needed to report its payment if the database has lost it.
+struct Sent {
+    outcome: Outcome,
+    signal: RouteSignal,
+    dispatched: Box<Dispatched>,
+}
+
+impl Sent {
+    fn nothing(payment: Payment, endpoint: Option<String>, outcome: Outcome, signal: RouteSignal) -> Self {
+        Self { outcome, signal, dispatched: Box::new(Dispatched::new(payment, endpoint, false)) }
     }
 }
 
@@ -225,6 +249,8 @@ pub struct Job {
     pub claimed: Box<Claimed>,
     /// The producer's trace context.
     pub trace_context: Option<Context>,
+    /// The epoch in which its lease was granted.
+    epoch: Option<i64>,
     /// Its place in a run, if it is in one.
     place: Option<RunPlace>,
 }
@@ -235,6 +261,8 @@ pub struct Lease {
     lease: payment::Lease,
     /// The claim that granted it.
     claim: Commit,
+    /// The epoch in which it was granted.
+    epoch: Option<i64>,
 }
 
 impl fmt::Display for Lease {
@@ -250,6 +278,8 @@ pub struct PaymentOutcome {
     latency: Option<Duration>,
     /// What its run waits for, if it is in one.
     run: Option<RunEnd>,
+    /// The payment; none if its dispatch was cancelled. Boxed, because an outcome moves through several futures.
+    dispatched: Option<Box<Dispatched>>,
 }
 
 impl Lane for PaymentLane {
@@ -266,7 +296,7 @@ impl Lane for PaymentLane {
     }
 
     fn lease(&self, job: &Job) -> Lease {
-        Lease { lease: job.claimed.lease(), claim: Commit::of_claim(&job.claimed, self.lease) }
+        Lease { lease: job.claimed.lease(), claim: Commit::of_claim(&job.claimed, self.lease), epoch: job.epoch }
     }
 
     fn route<'a>(&self, job: &'a Job) -> &'a str {
@@ -333,6 +363,7 @@ impl Lane for PaymentLane {
             trace_context: contexts.remove(&claimed.outbox_id),
             place: places.remove(&claimed.outbox_id),
             claimed: Box::new(claimed),
+            epoch,
         };
         Ok(Claim { jobs: claimed.into_iter().map(job).collect(), taken_over: ended_leases(&taken_over) })
     }
@@ -345,13 +376,15 @@ impl Lane for PaymentLane {
     }
 
     async fn dispatch(&self, job: Job, lease: LeaseWatch) -> DispatchResult<PaymentOutcome> {
+        let granted = self.lease(&job);
         let (began, place, job) = (Instant::now(), job.place, job.claimed);
         let rail_type = job.rail_type.clone();
-        let (outcome, signal) = match self.rails.get(&job.rail_type) {
-            Some(rail) => self.send(rail.as_ref(), job, &lease).await,
+        let Sent { outcome, signal, dispatched } = match self.rails.get(&job.rail_type) {
+            Some(rail) => self.send(rail.as_ref(), job, granted, &lease).await,
             // Claims select only the rails that this relayer serves. A relayer that serves this one will retry.
             None => {
-                (PriorOutcome::of(&job).not_sent("this relayer does not serve the rail"), RouteSignal::Neutral)
+                let outcome = PriorOutcome::of(&job).not_sent("this relayer does not serve the rail");
+                Sent::nothing(payment_of(*job), None, outcome, RouteSignal::Neutral)
             }
         };
         let latency = began.elapsed();
@@ -359,7 +392,8 @@ impl Lane for PaymentLane {
         // The next of the run may go only while this lease is held: else another worker may hold the row already.
         let run = place
             .map(|place| place.end(matches!(outcome, Outcome::Dispatched { .. }) && !lease.remaining().is_zero()));
-        DispatchResult { outcome: PaymentOutcome { outcome, latency: Some(latency), run }, latency, signal }
+        let outcome = PaymentOutcome { outcome, latency: Some(latency), run, dispatched: Some(dispatched) };
+        DispatchResult { outcome, latency, signal }
     }
 
     fn abandoned(&self, _lease: &Lease) -> Option<PaymentOutcome> {
@@ -367,6 +401,7 @@ impl Lane for PaymentLane {
             outcome: unknown_outcome::still_unknown("the dispatch was cancelled"),
             latency: None,
             run: None,
+            dispatched: None,
         })
     }
 
@@ -400,6 +435,17 @@ impl Lane for PaymentLane {
         if let Some((_, completion)) = recorded {
             self.history.acknowledged(completion.lease.claim.completed());
         }
+        for (result, completion) in results.iter().zip(completions) {
+            let Completion { lease, outcome } = &**completion;
+            match result {
+                Err(CompleteError::LeaseLost(_)) => self.orphans.keep(OrphanKind::UnknownOutbox, lease, outcome),
+                Ok(_) if outcome.dispatched.as_ref().is_some_and(|sent| sent.is_replayed_first_attempt) => {
+                    self.orphans.keep(OrphanKind::ReplayedFirstAttempt, lease, outcome);
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        self.orphans.report(&self.policies, &self.worker).await;
         let result = |(result, completion): (_, &Arc<Completion<Lease, PaymentOutcome>>)| {
             completion_result(result, completion.outcome.run.as_ref())
         };
@@ -411,6 +457,10 @@ impl Lane for PaymentLane {
             let code = completion.outcome.outcome.reason().map_or("", |reason| reason.code.as_str());
             log_failed(completion.lease.lease.outbox_id, route, code);
         }
+    }
+
+    fn unrecorded(&self, completion: &Completion<Lease, PaymentOutcome>) {
+        self.orphans.keep(OrphanKind::UnknownOutbox, &completion.lease, &completion.outcome);
     }
 
     async fn renew(&self, leases: &[Lease]) -> Result<Vec<bool>, LaneError> {
@@ -445,6 +495,7 @@ impl Lane for PaymentLane {
     }
 
     async fn repair(&self) -> Result<Repaired, LaneError> {
+        self.orphans.report(&self.policies, &self.worker).await;
         let repaired =
             self.repairs.call(async |session| worker::repair(session, &self.worker, BatchSize::MAX).await).await?;
         let more = repaired.len() >= usize::from(BatchSize::MAX.get());

@@ -147,6 +147,9 @@ pub struct Payment {
 pub enum Answer {
     /// The rail accepted the payment and said so. Recorded as `DISPATCHED`.
     Accepted(RailAnswer),
+    /// The rail had accepted the payment under this key before, said so, and did not pay again. Recorded as `DISPATCHED`. At a
+    /// first attempt it proves that the database has lost an earlier one, which is recorded too.
+    AcceptedBefore(RailAnswer),
     /// The rail refused the payment: nothing was paid, and a retry would be refused too. Recorded as `FAILED`.
     Refused {
         /// Why.

@@ -299,7 +299,7 @@ create table symphony.payment_outbox_operations (
   constraint payment_outbox_operations_is_known check (operation in (
     'REDRIVE', 'RESOLVE', 'REGISTER_RAIL', 'SET_RAIL', 'RETIRE_RAIL', 'PAUSE_RAIL', 'RESUME_RAIL', 'REPAIR', 'MAKE_DUE', 'ERASE',
     'SET_RETENTION', 'ARCHIVE_PARTITION', 'DROP_PARTITION', 'OPEN_EPOCH', 'RECOVER_EPOCH', 'DECLARE_SAME_ENDPOINT',
-    'REVOKE_SAME_ENDPOINT')),
+    'REVOKE_SAME_ENDPOINT', 'RECONCILE')),
   constraint payment_outbox_operations_resolution_is_known check (resolution in ('PAID', 'NOT_PAID', 'SKIPPED')),
   constraint payment_outbox_operations_is_complete check (
     case operation
@@ -325,10 +325,14 @@ create index payment_outbox_operations_by_new_outbox
   on symphony.payment_outbox_operations (new_outbox_id)
   where new_outbox_id is not null;
 
+create index payment_outbox_operations_reconciliations
+  on symphony.payment_outbox_operations (rail_type, created_at)
+  where operation = 'RECONCILE';
+
 create index payment_outbox_operations_by_time
   on symphony.payment_outbox_operations (created_at, operation_id);
 
-comment on table symphony.payment_outbox_operations is 'The audit log: redrives, resolutions, repairs, erasures, and changes of rails, endpoints, retention, ledger partitions and epochs. Append-only.';
+comment on table symphony.payment_outbox_operations is 'The audit log: redrives, resolutions, repairs, erasures, and changes of rails, endpoints, retention, ledger partitions and epochs, and reconciliations. Append-only.';
 comment on column symphony.payment_outbox_operations.operation_id is 'UUIDv7 of this operation.';
 comment on column symphony.payment_outbox_operations.operation is 'What was done.';
 comment on column symphony.payment_outbox_operations.outbox_id is 'The terminal failure it was done to, or the outbox whose payload was erased.';
@@ -336,12 +340,13 @@ comment on column symphony.payment_outbox_operations.new_outbox_id is 'The outbo
 comment on column symphony.payment_outbox_operations.resolution is 'What an operator found out: PAID, NOT_PAID, or SKIPPED for a failure with known outcome that needs no action.';
 comment on column symphony.payment_outbox_operations.rail_type is 'The rail concerned; null where it is about retention, a partition or an epoch.';
 comment on column symphony.payment_outbox_operations.policy_before is 'The policy of the rail, the retention or the epoch before a change; the two endpoints of a declaration that was revoked. Null when a rail was registered.';
-comment on column symphony.payment_outbox_operations.policy_after is 'The policy of the rail, the retention or the epoch after a change; the two endpoints that were declared the same; of a partition: what was archived or dropped.';
+comment on column symphony.payment_outbox_operations.policy_after is 'The policy of the rail, the retention or the epoch after a change; the two endpoints that were declared the same; of a partition: what was archived or dropped; of a reconciliation: its period and counts.';
 comment on column symphony.payment_outbox_operations.actor is 'Who did it, in their own words.';
 comment on column symphony.payment_outbox_operations.reason is 'Why they did it.';
 comment on column symphony.payment_outbox_operations.database_user is 'The login that did it.';
 comment on column symphony.payment_outbox_operations.created_at is 'When they did it, by the clock, not when their transaction began.';
 comment on index symphony.payment_outbox_operations_by_outbox is 'What was done to an outbox.';
+comment on index symphony.payment_outbox_operations_reconciliations is 'When a rail was last compared with its bank.';
 comment on index symphony.payment_outbox_operations_by_time is 'What was done during a time, in order.';
 comment on index symphony.payment_outbox_operations_by_new_outbox is 'Which failure an outbox tries again.';
 
@@ -429,6 +434,61 @@ comment on column symphony.payment_outbox_quarantine.ledger_state is 'How the le
 comment on column symphony.payment_outbox_quarantine.ledger_completed_at is 'When the ledger says it ended.';
 comment on column symphony.payment_outbox_quarantine.database_user is 'The login whose call found it.';
 comment on column symphony.payment_outbox_quarantine.quarantined_at is 'When it was found.';
+
+-- Outcomes that prove that the database has lost history: what a worker knows about a payment, and no row here does. The last evidence of it.
+create table symphony.payment_orphans (
+  orphan_id       uuid                          not null,
+  kind            text                          not null,
+  outbox_id       uuid                          not null,
+  lease_token     uuid                          not null,
+  state           symphony.outbox_attempt_state not null,
+  rail_reference  text,
+  rail_code       text,
+  error_code      text,
+  error_message   text,
+  latency_ms      int,
+  instruction_id  text collate "C",
+  participant_id  text collate "C",
+  idempotency_key text collate "C",
+  rail_type       text collate "C",
+  endpoint        text collate "C",
+  epoch           bigint,
+  claimed_at      timestamptz,
+  worker_id       text                          not null,
+  database_user   text                          not null default session_user,
+  created_at      timestamptz                   not null default clock_timestamp(),
+  constraint payment_orphans_pkey primary key (orphan_id),
+  constraint payment_orphans_are_recorded_once unique (outbox_id, lease_token, kind),
+  constraint payment_orphans_kind_is_known check (kind in ('UNKNOWN_OUTBOX', 'REPLAYED_FIRST_ATTEMPT')),
+  constraint payment_orphans_latency_is_positive check (latency_ms >= 0)
+);
+
+create index payment_orphans_by_key
+  on symphony.payment_orphans (idempotency_key);
+
+comment on table symphony.payment_orphans is
+  'Outcomes of payments that this database has lost, in part or in whole: a failover or a restore lost commits. Append-only, written by record_payment_orphan alone.';
+comment on column symphony.payment_orphans.orphan_id is 'UUIDv7 of this row.';
+comment on column symphony.payment_orphans.kind is 'UNKNOWN_OUTBOX: the database has no row of the outbox. REPLAYED_FIRST_ATTEMPT: the bank had executed the key before the first attempt that the ledger has.';
+comment on column symphony.payment_orphans.outbox_id is 'The outbox, as the worker had claimed it.';
+comment on column symphony.payment_orphans.lease_token is 'The lease under which the worker dispatched it.';
+comment on column symphony.payment_orphans.state is 'The outcome, as the worker reported it.';
+comment on column symphony.payment_orphans.rail_reference is 'The rail''s own reference of the payment.';
+comment on column symphony.payment_orphans.rail_code is 'The rail''s own code of the outcome.';
+comment on column symphony.payment_orphans.error_code is 'What went wrong, by a fixed word; OUTCOME_UNKNOWN if the worker does not know the outcome.';
+comment on column symphony.payment_orphans.error_message is 'What went wrong, in a sentence without personal data.';
+comment on column symphony.payment_orphans.latency_ms is 'How long the rail took.';
+comment on column symphony.payment_orphans.instruction_id is 'Its instruction, as the worker had claimed it; null if the worker did not say. So are the next columns.';
+comment on column symphony.payment_orphans.participant_id is 'Its participant.';
+comment on column symphony.payment_orphans.idempotency_key is 'The idempotency key that the bank was given.';
+comment on column symphony.payment_orphans.rail_type is 'Its rail.';
+comment on column symphony.payment_orphans.endpoint is 'Where the worker sent it.';
+comment on column symphony.payment_orphans.epoch is 'The epoch in which its lease was granted.';
+comment on column symphony.payment_orphans.claimed_at is 'When its lease was granted, by the clock of the server that was lost.';
+comment on column symphony.payment_orphans.worker_id is 'The worker that reported it.';
+comment on column symphony.payment_orphans.database_user is 'The login that reported it.';
+comment on column symphony.payment_orphans.created_at is 'When it was recorded.';
+comment on index symphony.payment_orphans_by_key is 'Finds the orphans of an idempotency key.';
 
 -- One row per outbox whose payload was erased. The salt makes the digest in the tombstone useless for guessing a payload, so no runtime role may read
 -- this table.

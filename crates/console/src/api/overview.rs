@@ -44,6 +44,8 @@ pub(crate) struct Payments {
     pub(crate) recent: RecentStats,
     /// The number of dead letters.
     pub(crate) dead_letters: DeadLetterCount,
+    /// The number of orphaned outcomes since the last reconciliation of their rail.
+    pub(crate) open_orphans: i64,
 }
 
 /// The event lane.
@@ -125,6 +127,7 @@ async fn payments_now(client: &Client) -> Result<Payments, DatabaseError> {
         backlog: payments::backlog(client).await?,
         recent: payments::recent_stats(client).await?,
         dead_letters: payments::count_dead_letters(client, None, None).await?,
+        open_orphans: payments::open_orphans(client).await?,
     })
 }
 

@@ -34,6 +34,8 @@ struct Payments {
     unknown: String,
     has_unknown: bool,
     known: String,
+    orphans: String,
+    has_orphans: bool,
     chart: String,
     max_counted_per_rail: String,
 }
@@ -81,7 +83,7 @@ pub(super) async fn page(State(console): State<ConsoleState>, visitor: Visitor) 
 }
 
 fn payments(lane: &api::Payments) -> Payments {
-    let api::Payments { backlog, recent, dead_letters } = lane;
+    let api::Payments { backlog, recent, dead_letters, open_orphans } = lane;
     #[expect(clippy::cast_precision_loss, reason = "a rate is shown to one digit")]
     let rate = recent.attempts as f64 / recent.span_seconds.max(1.0);
     Payments {
@@ -93,6 +95,8 @@ fn payments(lane: &api::Payments) -> Payments {
         unknown: number(dead_letters.unknown, dead_letters.more),
         has_unknown: dead_letters.unknown > 0,
         known: number(dead_letters.known, dead_letters.more),
+        orphans: number(*open_orphans, false),
+        has_orphans: *open_orphans > 0,
         chart: chart::bars(&recent.buckets, "Attempts"),
         max_counted_per_rail: number(i64::from(backlog.max_rows), false),
     }

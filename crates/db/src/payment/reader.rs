@@ -9,6 +9,7 @@ mod dead_letters;
 mod endpoints;
 mod leases;
 mod operations;
+mod orphans;
 mod outboxes;
 mod participants;
 mod partitions;
@@ -32,6 +33,7 @@ pub use leases::{WorkerLeases, leases};
 pub use operations::{
     Operation, audit_export_end, count_operations, operations, operations_between, operations_log,
 };
+pub use orphans::{OrphanedOutcome, open_orphans, orphans};
 pub use outboxes::{Outbox, OutboxSearch, outbox, search};
 pub use participants::{Participant, participants};
 pub use partitions::{LedgerPartition, ledger_partitions, partitions_ahead};

@@ -87,6 +87,16 @@ text_enum! {
 }
 
 text_enum! {
+    /// What an orphaned outcome proves.
+    OrphanKind, "an orphan kind" {
+        /// The database has no row of the outbox that the worker had claimed.
+        UnknownOutbox = "UNKNOWN_OUTBOX",
+        /// The rail had executed the key before the first attempt that the ledger has.
+        ReplayedFirstAttempt = "REPLAYED_FIRST_ATTEMPT",
+    }
+}
+
+text_enum! {
     /// A kind of operation in the audit log.
     OperationKind, "an operation" {
         /// Redrove a dead letter.
@@ -115,6 +125,8 @@ text_enum! {
         DeclareSameEndpoint = "DECLARE_SAME_ENDPOINT",
         /// Revoked such a declaration.
         RevokeSameEndpoint = "REVOKE_SAME_ENDPOINT",
+        /// Compared a rail with the bank's export.
+        Reconcile = "RECONCILE",
         /// Archived a partition of the ledger.
         ArchivePartition = "ARCHIVE_PARTITION",
         /// Dropped a partition of the ledger that was archived.

@@ -12,6 +12,7 @@ mod complete;
 mod history;
 mod leases;
 mod ledger;
+mod orphan;
 mod schedule;
 mod traces;
 
@@ -27,6 +28,7 @@ pub use complete::{complete, complete_batch};
 pub use history::{CheckedHistory, Commit, check_history};
 pub use leases::{Released, Renewed, Repaired, quarantined_total, release, renew, repair, repair_all};
 pub use ledger::{LedgerExtension, extend_ledger};
+pub use orphan::{Identity, Orphan, record_orphan};
 pub use schedule::{ClaimLimits, next_due};
 pub use traces::trace_contexts;
 

@@ -18,7 +18,9 @@ const ENQUEUE: [&str; 4] = [
     "symphony.create_metadata_entry",
     "m10_recovery.publish_outbox",
 ];
-const EXECUTE: [&str; 37] = [
+const EXECUTE: [&str; 39] = [
+    "symphony.count_open_orphans",
+    "symphony.record_payment_orphan",
     "symphony.check_worker_history",
     "symphony.advise_on_unknown_outcome",
     "symphony.acquire_wakeup_lock",
@@ -57,7 +59,8 @@ const EXECUTE: [&str; 37] = [
     "m10_recovery.claim_outbox_events",
     "m10_recovery.complete_outbox_event",
 ];
-const OPERATE: [&str; 20] = [
+const OPERATE: [&str; 21] = [
+    "symphony.reconcile_bank_export",
     "symphony.declare_same_endpoint",
     "symphony.revoke_same_endpoint",
     "symphony.erase_payment_payload",
@@ -82,8 +85,9 @@ const OPERATE: [&str; 20] = [
 /// For every role but symphony_auth.
 const FIND: [&str; 1] = ["symphony.find_metadata_by_entity"];
 /// Read-only functions without payloads.
-const READ: [&str; 21] = [
+const READ: [&str; 22] = [
     "symphony.audit_export_end",
+    "symphony.count_open_orphans",
     "symphony.count_payment_dead_letters",
     "symphony.find_archived_outboxes",
     "symphony.list_archive_blockers",
@@ -107,7 +111,8 @@ const READ: [&str; 21] = [
 ];
 /// Functions that return a payload, or say whether it was a given one: only for auditors.
 const READ_PAYLOAD: [&str; 2] = ["symphony.erased_payload_matches", "symphony.read_metadata"];
-const VIEWS: [&str; 20] = [
+const VIEWS: [&str; 21] = [
+    "symphony.orphaned_outcomes",
     "symphony.epochs",
     "symphony.archived_ledger_partitions",
     "symphony.retention",

@@ -46,6 +46,7 @@ impl<L: Lane> EngineState<L> {
             end => end,
         };
         let trace_id = dispatch.trace_id;
+        let finished = matches!(end, DispatchEnd::Finished(_));
         let (signal, outcome) = match end {
             DispatchEnd::Finished(finished) => {
                 self.meter.dispatch_finished(&dispatch.route, finished.latency, finished.signal);
@@ -64,16 +65,20 @@ impl<L: Lane> EngineState<L> {
             DispatchEnd::Cancelled => (RouteSignal::Neutral, self.abandon(&dispatch.route, &dispatch.lease)),
         };
         self.report_to_breaker(&dispatch.route, dispatch.attempt, signal, now);
-        match outcome.filter(|_| !dispatch.lost) {
-            Some(outcome) => {
+        match outcome {
+            Some(outcome) if !dispatch.lost => {
                 let completion = Arc::new(Completion { lease: dispatch.lease, outcome });
                 self.completions
                     .push(PendingCompletion { completion, route: dispatch.route, until, trace_id }, now);
             }
-            None => {
+            outcome => {
                 tracing::info!(lease = %dispatch.lease, route = %dispatch.route, trace_id = trace_id.map(display),
                     "a dispatch ended after its lease was lost: not recorded");
                 self.held.remove(&dispatch.lease);
+                // Of a cancelled dispatch the lane knows more than its outcome here.
+                if let Some(outcome) = outcome.filter(|_| finished) {
+                    self.lane.unrecorded(&Completion { lease: dispatch.lease, outcome });
+                }
             }
         }
     }

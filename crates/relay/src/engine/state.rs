@@ -194,6 +194,7 @@ impl<L: Lane> EngineState<L> {
         let lease = &pending.completion.lease;
         tracing::error!(%lease, trace_id = pending.trace_id.map(display), why,
             "an outcome could not be recorded: repair requeues the row when its lease expires");
+        self.lane.unrecorded(&pending.completion);
         self.held.remove(lease);
         self.meter.given_up();
         self.summary.given_up += 1;

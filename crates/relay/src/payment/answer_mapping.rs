@@ -8,7 +8,7 @@ use crate::rail::Answer;
 
 /// The outcome to record, and what the answer says about the health of the rail.
 ///
-/// If an earlier attempt may have paid, only [`Answer::Accepted`] settles the payment. A rail may refuse or defer a
+/// If an earlier attempt may have paid, only an acceptance settles the payment. A rail may refuse or defer a
 /// repeat before it looks at the idempotency key, so any other answer leaves the outcome unknown.
 pub(super) fn outcome(answer: Answer, prior: PriorOutcome) -> (Outcome, RouteSignal) {
     let recorded_reason = |reason: Reason| match prior {
@@ -22,7 +22,9 @@ pub(super) fn outcome(answer: Answer, prior: PriorOutcome) -> (Outcome, RouteSig
         },
     };
     match answer {
-        Answer::Accepted(rail) => (Outcome::Dispatched { rail }, RouteSignal::Healthy),
+        Answer::Accepted(rail) | Answer::AcceptedBefore(rail) => {
+            (Outcome::Dispatched { rail }, RouteSignal::Healthy)
+        }
         Answer::Refused { reason, rail } => {
             (Outcome::Failed { reason: recorded_reason(reason), rail }, RouteSignal::Healthy)
         }
@@ -60,6 +62,7 @@ mod tests {
         let unknown = Some(OUTCOME_UNKNOWN.to_owned());
         for (answer, after_not_paid, after_unknown) in [
             (Answer::Accepted(rail()), (AttemptState::Dispatched, None), (AttemptState::Dispatched, None)),
+            (Answer::AcceptedBefore(rail()), (AttemptState::Dispatched, None), (AttemptState::Dispatched, None)),
             (
                 Answer::Refused { reason: reason("NO_ACCOUNT"), rail: rail() },
                 (AttemptState::Failed, Some("NO_ACCOUNT".to_owned())),

@@ -15,7 +15,7 @@ use symphony_relay::trace;
 use super::address::Allowed;
 use super::json::{self, Body};
 use super::resolver::FilteredResolver;
-use super::response::HttpResponse;
+use super::response::{HttpResponse, is_replay};
 use super::retry_after;
 use crate::config::SettingError;
 use crate::error_text::root_cause;
@@ -123,6 +123,7 @@ impl HttpClient {
             if not_sent { SendError::NotSent(text) } else { SendError::MayHaveBeenSent(text) }
         })?;
         let status = response.status().as_u16();
+        let is_replay = is_replay(response.headers());
         let retry_after = retry_after::delay(response.headers(), SystemTime::now(), self.retry_after_cap);
         let body = self.read(response).await?;
         let (body, ambiguous) = match json::read(&body) {
@@ -130,7 +131,7 @@ impl HttpClient {
             Body::Ambiguous => (None, true),
             Body::Other => (None, false),
         };
-        Ok(HttpResponse { status, retry_after, body, ambiguous })
+        Ok(HttpResponse { status, retry_after, body, ambiguous, is_replay })
     }
 
     /// The body, if it is complete and within the limit.

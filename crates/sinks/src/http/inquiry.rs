@@ -114,7 +114,13 @@ mod tests {
         let settings: Settings =
             crate::config::read(format!("url = 'https://x'\n{toml}").parse().unwrap()).unwrap();
         let inquiry_table = InquiryTable::new(&settings.inquiry, settings.response_fields().unwrap()).unwrap();
-        inquiry_table.inquiry(&HttpResponse { status, retry_after: None, body, ambiguous: false })
+        inquiry_table.inquiry(&HttpResponse {
+            status,
+            retry_after: None,
+            body,
+            ambiguous: false,
+            is_replay: false,
+        })
     }
 
     fn is_inconclusive(inquiry: &Inquiry) -> bool {

@@ -88,6 +88,7 @@ impl OutcomeTable {
         // A delay of zero would send again without a pause: the rail's backoff decides instead.
         let after = response.retry_after.filter(|after| !after.is_zero());
         match self.classify(response, inquiry_table) {
+            Ok(ResponseClass::Accepted) if response.is_replay => Answer::AcceptedBefore(rail),
             Ok(ResponseClass::Accepted) => Answer::Accepted(rail),
             Ok(ResponseClass::Refused) => Answer::Refused { reason: reason(RAIL_REFUSED), rail },
             Ok(ResponseClass::Retryable) => {
@@ -158,14 +159,19 @@ mod tests {
         let settings: Settings =
             crate::config::read(format!("url = 'https://x'\n{toml}").parse().unwrap()).unwrap();
         let inquiry_table = InquiryTable::new(&settings.inquiry, settings.response_fields().unwrap()).unwrap();
-        let response =
-            HttpResponse { status, retry_after: retry_after.map(Duration::from_secs), body, ambiguous: false };
+        let response = HttpResponse {
+            status,
+            retry_after: retry_after.map(Duration::from_secs),
+            body,
+            ambiguous: false,
+            is_replay: false,
+        };
         OutcomeTable::new(&settings).unwrap().answer(&response, &inquiry_table)
     }
 
     fn class(answer: &Answer) -> &'static str {
         match answer {
-            Answer::Accepted(_) => "accepted",
+            Answer::Accepted(_) | Answer::AcceptedBefore(_) => "accepted",
             Answer::Refused { .. } => "refused",
             Answer::Retryable { .. } => "retryable",
             Answer::Unknown { .. } => "unknown",
@@ -189,6 +195,22 @@ mod tests {
                 "{status} with Retry-After"
             );
         }
+    }
+
+    #[test]
+    fn an_acceptance_that_repeats_an_earlier_one_says_so() {
+        let settings: Settings = crate::config::read("url = 'https://x'".parse().unwrap()).unwrap();
+        let inquiry_table = InquiryTable::new(&settings.inquiry, settings.response_fields().unwrap()).unwrap();
+        let table = OutcomeTable::new(&settings).unwrap();
+        let answer = |status| {
+            let body = Some(json!({}));
+            table.answer(
+                &HttpResponse { status, retry_after: None, body, ambiguous: false, is_replay: true },
+                &inquiry_table,
+            )
+        };
+        assert!(matches!(answer(200), Answer::AcceptedBefore(_)));
+        assert!(matches!(answer(422), Answer::Refused { .. }));
     }
 
     #[test]

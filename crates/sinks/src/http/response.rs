@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use reqwest::header::HeaderMap;
 use serde_json::Value;
 use symphony_db::payment::RailAnswer;
 
@@ -23,6 +24,17 @@ pub(super) struct HttpResponse {
     pub(super) body: Option<Value>,
     /// Whether parsers could read the body in different ways: such a response decides nothing.
     pub(super) ambiguous: bool,
+    /// Whether a header says that the answer repeats that of an earlier request with the same idempotency key.
+    pub(super) is_replay: bool,
+}
+
+/// The headers by which banks mark a repeated answer, with the value `true`.
+const REPLAY_HEADERS: [&str; 2] = ["idempotent-replay", "idempotent-replayed"];
+
+/// Whether the headers mark a repeated answer.
+pub(super) fn is_replay(headers: &HeaderMap) -> bool {
+    let marks = |name: &str| headers.get(name).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"true"));
+    REPLAY_HEADERS.into_iter().any(marks)
 }
 
 /// Where in the body the bank's reference, code and status are, from the settings.
@@ -97,12 +109,13 @@ fn printable(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use reqwest::header::HeaderValue;
     use serde_json::json;
 
     use super::*;
 
     fn response(body: Value) -> HttpResponse {
-        HttpResponse { status: 200, retry_after: None, body: Some(body), ambiguous: false }
+        HttpResponse { status: 200, retry_after: None, body: Some(body), ambiguous: false, is_replay: false }
     }
 
     #[test]
@@ -112,6 +125,21 @@ mod tests {
         assert_eq!(response(json!({ "code": 51 })).field(&code).as_deref(), Some("51"));
         for body in [json!({}), json!({ "code": null }), json!({ "code": 5.1 }), json!({ "code": ["x"] })] {
             assert_eq!(response(body).field(&code), None);
+        }
+    }
+
+    #[test]
+    fn a_repeated_answer_is_marked_by_a_header_of_the_value_true() {
+        for (name, value, expected) in [
+            ("idempotent-replay", "true", true),
+            ("idempotent-replayed", "True", true),
+            ("idempotent-replay", "false", false),
+            ("idempotent-replay", "", false),
+            ("x-replay", "true", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, HeaderValue::from_static(value));
+            assert_eq!(is_replay(&headers), expected, "{name}: {value}");
         }
     }
 

@@ -63,12 +63,14 @@ struct Row {
     is_capped: bool,
 }
 
-/// The partitions of the ledger.
+/// The partitions of the ledger, and what it lacks.
 struct Ledger {
     /// How many start in the future.
     partitions_ahead: i64,
     /// For how long the oldest has been past its retention.
     archive_due_seconds: f64,
+    /// Orphaned outcomes that no reconciliation has followed.
+    open_orphans: i64,
 }
 
 /// What one read returned.
@@ -152,8 +154,8 @@ impl Gauges {
         Ok(sample)
     }
 
-    /// The partitions of the ledger that are ahead, and for how long one has been due for its archive; none without the
-    /// payment lane.
+    /// The partitions of the ledger that are ahead, for how long one has been due for its archive, and the open orphans; none
+    /// without the payment lane.
     async fn ledger(&self) -> Result<Option<Ledger>, LaneError> {
         if !self.lanes.contains(&Lane::Payment) {
             return Ok(None);
@@ -162,6 +164,7 @@ impl Gauges {
             Ok::<_, DatabaseError>(Ledger {
                 partitions_ahead: payment::reader::partitions_ahead(session.client()).await?,
                 archive_due_seconds: payment::reader::archive_due_age(session.client()).await?,
+                open_orphans: payment::reader::open_orphans(session.client()).await?,
             })
         };
         self.pool.call(read).await.map(Some)
@@ -370,7 +373,10 @@ fn render(sample: &Sample, clock: Clock, sessions: Sessions, ledger: Option<Ledg
         let help = "The newest epoch: it rises when the database was promoted, restored or replaced";
         let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} gauge\n{name} {epoch}");
     }
-    if let Some(Ledger { partitions_ahead: ahead, archive_due_seconds }) = ledger {
+    if let Some(Ledger { partitions_ahead: ahead, archive_due_seconds, open_orphans }) = ledger {
+        let name = "symphony_payment_orphans";
+        let help = "Outcomes of payments whose history the database has lost, since the last reconciliation of their rail";
+        let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} gauge\n{name} {open_orphans}");
         let name = "symphony_ledger_archive_due_seconds";
         let help = "For how long the oldest partition of the ledger has been past its retention; 0 if none is";
         let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} gauge\n{name} {archive_due_seconds}");

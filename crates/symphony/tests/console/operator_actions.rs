@@ -191,3 +191,19 @@ async fn a_bulk_redrive_needs_the_expected_number_and_never_takes_unknown_outcom
     assert_eq!(console.post("", path, &left).await.is(200).json()["redriven"], json!([]));
     assert_eq!(fixture.operations("REDRIVE").await, 3, "unknown outcomes are not redriven");
 }
+
+#[tokio::test]
+async fn orphaned_outcomes_are_listed_without_lease_tokens_and_shown_on_the_overview() {
+    let fixture = Fixture::new().await;
+    let console = fixture.console(&[("reader", &["read"])]).await;
+    assert_eq!(console.get("reader", "/orphans").await["items"], json!([]));
+    let executor = fixture.database.connect_as("symphony_executor").await.unwrap();
+    let report = "select symphony.record_payment_orphan('UNKNOWN_OUTBOX', 'worker', gen_random_uuid(), gen_random_uuid(), 'DISPATCHED',
+                    p_rail_reference => 'bank-1', p_idempotency_key => 'lost', p_rail_type => 'sepa')";
+    executor.execute(report, &[]).await.unwrap();
+    let listed = console.get("reader", "/orphans").await["items"][0].clone();
+    let found = (&listed["kind"], &listed["idempotency_key"], &listed["rail_reference"]);
+    assert_eq!(found, (&"UNKNOWN_OUTBOX".into(), &"lost".into(), &"bank-1".into()), "{listed}");
+    assert!(listed.get("lease_token").is_none(), "{listed}");
+    assert_eq!(console.get("reader", "/overview").await["payments"]["open_orphans"], 1);
+}

@@ -142,6 +142,13 @@ async fn drop_partitions_ahead(harness: &Harness) {
     harness.superuser().await.batch_execute(drop).await.unwrap();
 }
 
+/// Leaves what a worker reports about a payment that the database does not know.
+async fn orphan_an_outcome(harness: &Harness) {
+    let executor = harness.database.connect_as("symphony_executor").await.unwrap();
+    let report = "select symphony.record_payment_orphan('UNKNOWN_OUTBOX', 'lost', gen_random_uuid(), gen_random_uuid(), 'DISPATCHED')";
+    executor.execute(report, &[]).await.unwrap();
+}
+
 /// Waits until each of these alerts has fired with this label. They need not fire together, because some resolve.
 async fn wait_until_fired(prometheus: &Prometheus, alerts: &[(&str, &str, &str)]) {
     let mut missing = alerts.to_vec();
@@ -231,6 +238,7 @@ async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the
     harness.bank.set_faults(&faults).await;
     record_terminal_rows_twice(&harness).await;
     drop_partitions_ahead(&harness).await;
+    orphan_an_outcome(&harness).await;
     for (rail, count) in [(CHEQUE, 1), (ENDED, 1), (DEAD, 3), (RAIL, 40)] {
         enqueue(&harness, rail, count).await;
     }
@@ -249,6 +257,7 @@ async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the
         ("SymphonyLedgerPartitionsMissing", "job", "symphony"),
         ("SymphonyLedgerArchiveOverdue", "job", "symphony"),
         ("SymphonyEpochOpened", "job", "symphony"),
+        ("SymphonyOrphanedOutcome", "job", "symphony"),
         ("SymphonyRailHeld", "rail", PAUSED),
         ("SymphonyOldestDueRowTooOld", "rail", PAUSED),
         ("SymphonyOldestDueRowCritical", "rail", PAUSED),

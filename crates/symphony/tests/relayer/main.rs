@@ -43,6 +43,7 @@ mod log_redaction;
 mod lost_replies;
 mod moved_rail;
 mod one_role;
+mod orphans;
 mod oversized_payloads;
 mod pgbouncer;
 mod producers;

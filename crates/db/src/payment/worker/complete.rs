@@ -107,6 +107,6 @@ fn completed(row: &Row) -> Result<Completed, tokio_postgres::Error> {
 }
 
 /// Capped at 24 days, because it is only a measurement.
-fn milliseconds(latency: Duration) -> i32 {
+pub(super) fn milliseconds(latency: Duration) -> i32 {
     i32::try_from(latency.as_millis()).unwrap_or(i32::MAX)
 }

@@ -14,6 +14,9 @@ pub(super) struct Lanes {
     epoch: Option<epoch::Epoch>,
     #[serde(flatten)]
     payment: Option<payment::reader::Status>,
+    /// Orphaned outcomes that no reconciliation of their rail has followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    open_orphans: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     events: Option<event::reader::Status>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -25,7 +28,7 @@ impl Lanes {
     pub(super) async fn read(client: &Client, exact: bool) -> Result<Self, Failure> {
         let database = |error| Failure::database("the query failed", error);
         let installed = installed_lanes(client).await.map_err(database)?;
-        let mut lanes = Self { epoch: None, payment: None, events: None, metadata: None };
+        let mut lanes = Self { epoch: None, payment: None, open_orphans: None, events: None, metadata: None };
         // Where nothing is installed, this read fails with "not installed".
         if installed.is_empty() || installed.contains(&Lane::Payment) {
             lanes.payment = Some(if exact {
@@ -33,6 +36,7 @@ impl Lanes {
             } else {
                 payment::reader::status(client).await?
             });
+            lanes.open_orphans = Some(payment::reader::open_orphans(client).await?);
         }
         if installed.contains(&Lane::Event) {
             lanes.events = Some(if exact {
@@ -64,6 +68,11 @@ impl Lanes {
             text.push_str(&format!("\nepoch {}, opened {}: {}\n", epoch.counter, epoch.opened_at, epoch.reason));
         }
         text.push_str(&held(self.payment.as_ref()));
+        if let Some(open @ 1..) = self.open_orphans {
+            text.push_str(&format!(
+                "orphaned outcomes: {open}; the bank has payments whose history the database has lost: symphony recover orphans\n"
+            ));
+        }
         text
     }
 }
