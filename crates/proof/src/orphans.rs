@@ -51,7 +51,7 @@ pub(super) async fn are_kept(database: &Database) -> Result<Evidence, Failure> {
 async fn report(executor: &Client, kind: &str, lease: &Lease) -> Result<bool, Error> {
     let call = "select symphony.record_payment_orphan(
                   $1, $2, $3::text::uuid, $4::text::uuid, 'DISPATCHED', p_rail_reference => 'bank-1',
-                  p_error_message => 'paid to DE89370400440532013000', p_participant_id => $5, p_idempotency_key => $6,
+                  p_error_message => 'paid to DE89370400440532013000', p_participant_id => $5, p_idempotency_key => nullif($6, ''),
                   p_rail_type => $7, p_endpoint => 'bank#k', p_epoch => 1)";
     let row = executor
         .query_one(
@@ -122,8 +122,12 @@ async fn known_outboxes(sessions: &Sessions, recorder: &mut Recorder) -> Result<
         complete(&sessions.executor, lease, outcome).await?;
     }
     for lease in &leases {
-        let recorded = report(&sessions.executor, UNKNOWN, lease).await?;
-        recorder.check_equal(format!("reporting {} as unknown", lease.key), "recorded", false, recorded)?;
+        for key in [lease.key.as_str(), ""] {
+            let reported = Lease { key: key.to_owned(), ..lease.clone() };
+            let recorded = report(&sessions.executor, UNKNOWN, &reported).await?;
+            let tried = format!("reporting {} as unknown, with the key {key:?}", lease.key);
+            recorder.check_equal(tried, "recorded", false, recorded)?;
+        }
     }
     // Its rows are in an archive.
     let archived = "insert into symphony.payment_ledger_archives
