@@ -439,7 +439,9 @@ impl Lane for PaymentLane {
             let Completion { lease, outcome } = &**completion;
             match result {
                 Err(CompleteError::LeaseLost(_)) => self.orphans.keep(OrphanKind::UnknownOutbox, lease, outcome),
-                Ok(_) if outcome.dispatched.as_ref().is_some_and(|sent| sent.is_replayed_first_attempt) => {
+                Ok(_) | Err(CompleteError::AlreadyTerminal(_))
+                    if outcome.dispatched.as_ref().is_some_and(|sent| sent.is_replayed_first_attempt) =>
+                {
                     self.orphans.keep(OrphanKind::ReplayedFirstAttempt, lease, outcome);
                 }
                 Ok(_) | Err(_) => {}

@@ -62,6 +62,26 @@ async fn the_answer_of_a_bank_to_a_payment_that_the_database_has_lost_is_kept() 
 }
 
 #[tokio::test]
+async fn an_answer_whose_lease_ends_while_the_database_is_away_is_kept() {
+    let harness = Harness::start().await;
+    let network = Proxy::in_front_of(&harness.url).unwrap();
+    let mut settings = harness.settings().payment("lease", "'12s'").payment("repair_every", "'1s'");
+    settings.url = network.url().to_owned();
+    let relayer = harness.start_relayer(&settings).await;
+    harness.bank.set_faults(&json!({"latency": "4s"})).await;
+    harness.enqueue("lost", 1).await;
+    harness.bank.wait_for_received(1).await;
+    network.cut(NewConnections::Refuse).await;
+    harness.superuser().await.batch_execute(LOSE).await.unwrap();
+    relayer.wait_for_log("an outcome could not be recorded").await;
+    network.accept().await.unwrap();
+    let (_, row) = orphan(&harness, &relayer).await;
+    assert_eq!(row["state"], "DISPATCHED", "{row}");
+    assert!(row["rail_reference"].is_string() && row["idempotency_key"].is_string(), "{row}");
+    relayer.stop().await;
+}
+
+#[tokio::test]
 async fn a_payment_that_the_database_loses_during_its_dispatch_is_kept_with_an_unknown_outcome() {
     let harness = Harness::start().await;
     let settings = harness.settings().payment("lease", "'6s'").payment("repair_every", "'1s'");
