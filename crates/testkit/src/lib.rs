@@ -12,6 +12,7 @@
 //! - [`bench_database`]: row counts, settings and resource usage for benchmarks
 //! - [`pgbouncer`]: a connection pooler in front of a server
 //! - [`brokers`]: NATS, Redis and RabbitMQ that can be stopped, killed and restarted
+//! - [`patroni`]: three servers under Patroni, with etcd and HAProxy
 //! - [`prometheus`]: a Prometheus that scrapes and evaluates rules, and its promtool
 //! - [`proxy`]: a fault proxy that stalls, closes connections and loses replies
 //! - [`process`]: child processes and their output
@@ -33,6 +34,7 @@ pub mod epoch;
 pub mod explain;
 mod folder;
 pub mod ledger_partitions;
+pub mod patroni;
 pub mod pgbouncer;
 mod port;
 pub mod postgres;

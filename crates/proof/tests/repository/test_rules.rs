@@ -5,13 +5,15 @@ use crate::{files, is_rust, lines, none};
 #[test]
 fn no_test_is_ignored_and_none_sleeps() {
     // Files that may sleep. None of them takes the end of a pause as a sign that something happened.
-    const MAY_SLEEP: [&str; 5] = [
+    const MAY_SLEEP: [&str; 6] = [
         // A slow sink.
         "crates/relay/tests/event/fixture.rs",
         // The time over which the cost of an idle relayer is measured.
         "crates/symphony/tests/relayer/idle_cost.rs",
         // A random moment for the kill.
         "crates/symphony/tests/relayer/crash_recovery.rs",
+        // The pace at which producers go on.
+        "crates/symphony/tests/patroni/load.rs",
         // The pace at which payments are enqueued.
         "crates/symphony/tests/relayer/producers.rs",
         // The poll interval of a loop that waits for the end of a process.

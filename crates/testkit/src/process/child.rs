@@ -196,6 +196,22 @@ pub(crate) fn end_orphan(data: &Path) -> bool {
     !is_alive(pid)
 }
 
+/// Sends a signal to the server that runs on this data, which another program started, and to all its processes.
+pub(crate) fn signal_server(data: &Path, signal: Signal) {
+    let text = std::fs::read_to_string(data.join("postmaster.pid")).ok();
+    let Some(server) = text.as_deref().and_then(server_pid) else { return };
+    // The working directory of a server is its data directory: another process may have got the pid.
+    if std::fs::read_link(format!("/proc/{server}/cwd")).ok().as_deref() != Some(data) {
+        return;
+    }
+    if signal != Signal::CONT {
+        let _ = kill_process(server, Signal::STOP); // so that it starts no other process in the meantime
+    }
+    for process in children_of(server).into_iter().chain([server]) {
+        let _ = kill_process(process, signal);
+    }
+}
+
 /// The pid in a `postmaster.pid`. A server in single-user mode, such as initdb's, writes it as a negative number.
 fn server_pid(postmaster_pid: &str) -> Option<Pid> {
     let number: i32 = postmaster_pid.lines().next()?.trim().parse().ok()?;
