@@ -92,8 +92,9 @@ begin
   elsif v_owner <> 'symphony_control' then
     raise exception 'schema symphony already exists and belongs to %', regexp_replace(quote_ident(v_owner::text), '[^ -~]', '?', 'g')
       using errcode = '55000',
-            hint = 'Nothing in it was read. Ask its owner what it is for. Install into another database, or let a superuser drop or rename '
-                   'the schema; if it is empty: alter schema symphony owner to symphony_control;';
+            hint = 'Nothing in it was read. If it is a dump that was restored without roles: drop this database, run symphony install '
+                   '--roles-only, and restore it again. Otherwise ask its owner what it is for, install into another database, or let a '
+                   'superuser drop or rename the schema; if it is empty: alter schema symphony owner to symphony_control;';
   end if;
 end
 $assume_owner_role$;

@@ -20,6 +20,14 @@ const OPEN: &str = "\
 
 const SYNCHRONOUS_STANDBYS: &str = "select pg_catalog.current_setting('synchronous_standby_names')";
 
+const IS_OF_THIS_SERVER: &str = "\
+    select case when pg_catalog.pg_is_in_recovery() then true else coalesce(( \
+      select e.system_identifier = (select s.system_identifier from pg_catalog.pg_control_system() s) \
+         and e.timeline = ('x' || substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8))::bit(32)::int \
+      from symphony.epochs e \
+      order by e.counter desc \
+      limit 1), false) end";
+
 /// A history of the data, and the server on which it began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Epoch {
@@ -83,6 +91,16 @@ pub async fn current(client: &impl GenericClient) -> Result<Option<Epoch>, Datab
 pub async fn waits_for_standby(client: &impl GenericClient) -> Result<bool, DatabaseError> {
     let row = client.query_typed_one(SYNCHRONOUS_STANDBYS, &[]).await?;
     Ok(!row.try_get::<_, &str>(0)?.trim().is_empty())
+}
+
+/// Whether the newest epoch is of this server. If not, the next claim opens another; until then, producers may be given
+/// numbers that were given out before. A standby has no epoch of its own.
+///
+/// # Errors
+///
+/// See [`DatabaseError`].
+pub async fn is_of_this_server(client: &impl GenericClient) -> Result<bool, DatabaseError> {
+    Ok(client.query_typed_one(IS_OF_THIS_SERVER, &[]).await?.try_get(0)?)
 }
 
 /// Opens a new epoch, for a loss of history that the server's identity does not show. With `at_least`, its counter is at

@@ -74,6 +74,14 @@ pub async fn install_within(client: &mut Client, lanes: &[Lane], limit: Duration
     if differences.is_empty() { Ok(Installed::Applied) } else { Err(Error::Differs { differences }) }
 }
 
+/// Creates the roles that the server does not have, and nothing else. A dump needs them before it is restored.
+///
+/// # Errors
+/// [`Error::Refused`] without CREATEROLE, or [`Error::Database`].
+pub async fn create_roles(client: &Client) -> Result<(), Error> {
+    client.batch_execute(&script::roles_script()).await.map_err(refused)
+}
+
 fn is_current(verified: Result<Vec<Difference>, verify::Error>) -> Result<bool, Error> {
     match verified {
         Ok(differences) => Ok(differences.is_empty()),

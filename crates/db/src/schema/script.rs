@@ -35,6 +35,15 @@ pub fn script_within(lanes: &[Lane], limit: Duration) -> String {
     )
 }
 
+/// The script that creates Symphony's roles on a server, and nothing else: before a dump is restored there.
+#[must_use]
+pub fn roles_script() -> String {
+    let mut script = format!("begin;\n{PIN}");
+    push(&mut script, files::ROLES);
+    script.push_str("\ncommit;\n");
+    script
+}
+
 /// Pins the search_path, takes the install lock, and runs the guard. Nothing else in the schemas is read before the
 /// guard.
 pub(super) fn prelude(limit: Duration) -> String {

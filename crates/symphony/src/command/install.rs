@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use symphony_db::schema::{self, Lane, install::Installed, lock::LOCK_TIMEOUT};
+use symphony_db::schema::{self, Lane, install::Installed, lock::LOCK_TIMEOUT, script::roles_script};
 
 use super::with_examples;
 use crate::{
@@ -19,7 +19,8 @@ use crate::{
 /// symphony_control.
 #[derive(clap::Args)]
 #[command(after_help = with_examples(
-    "  symphony install\n  symphony install --print > symphony.sql   # for a DBA to read, and to run with psql",
+    "  symphony install\n  symphony install --print > symphony.sql   # for a DBA to read, and to run with psql\n  \
+     symphony install --roles-only   # on a new server, before a dump is restored there",
 ))]
 pub(crate) struct Arguments {
     /// Install this lane (payment, event or metadata) instead of all; may be repeated
@@ -32,6 +33,9 @@ pub(crate) struct Arguments {
     /// Print the SQL instead of running it; needs no database
     #[arg(long, conflicts_with = "json")]
     print: bool,
+    /// Create the roles of this server and nothing else; do this before you restore a dump
+    #[arg(long, conflicts_with_all = ["lanes", "json"])]
+    roles_only: bool,
     #[command(flatten)]
     format: OutputFormat,
 }
@@ -48,10 +52,17 @@ impl Arguments {
         let lanes = if self.lanes.is_empty() { Lane::ALL.to_vec() } else { self.lanes };
         let limit = Duration::from_secs(self.lock_timeout);
         if self.print {
-            output::print_line(&schema::script::script_within(&lanes, limit))?;
+            let script =
+                if self.roles_only { roles_script() } else { schema::script::script_within(&lanes, limit) };
+            output::print_line(&script)?;
             return Ok(ExitStatus::Success);
         }
         let mut client = database.open().await?;
+        if self.roles_only {
+            schema::install::create_roles(&client).await?;
+            output::print_line("the server has the roles")?;
+            return Ok(ExitStatus::Success);
+        }
         let (result, words) = match schema::install::install_within(&mut client, &lanes, limit).await? {
             Installed::Applied => ("installed", "installed"),
             Installed::AlreadyCurrent => ("already_current", "already current, nothing was changed"),

@@ -1,7 +1,9 @@
 //! `symphony verify`: compares a database's schema with this build's.
 
 use serde::Serialize;
-use symphony_db::schema::{self, Lane, install::installed_lanes, verify::Difference};
+use symphony_db::epoch;
+use symphony_db::schema::verify::{Change, Difference, Severity};
+use symphony_db::schema::{self, Lane, install::installed_lanes};
 
 use super::with_examples;
 use crate::{
@@ -46,7 +48,7 @@ struct Report {
 }
 
 /// What a login without one of Symphony's roles cannot read.
-const MIGRATIONS: &str = "which migrations were applied: needs a login with one of the roles symphony_readonly, symphony_auditor, \
+const MIGRATIONS: &str = "which migrations were applied, and whose epoch it is: needs a login with one of the roles symphony_readonly, symphony_auditor, \
      symphony_operator and symphony_executor";
 
 impl Arguments {
@@ -58,8 +60,11 @@ impl Arguments {
         } else {
             self.lanes
         };
-        let differences = schema::verify(&mut client, &lanes).await?;
+        let mut differences = schema::verify(&mut client, &lanes).await?;
         let readable = schema::migrations::are_readable(&client).await?;
+        if readable && !epoch::is_of_this_server(&client).await? {
+            differences.push(epoch_of_another_server());
+        }
         let errors = differences.iter().filter(|difference| difference.is_error()).count();
         let report = Report {
             clean: differences.is_empty(),
@@ -76,6 +81,21 @@ impl Arguments {
         }
         let passes = report.errors == 0 && (report.clean || !self.strict);
         Ok(if passes { ExitStatus::Success } else { ExitStatus::CheckFailed })
+    }
+}
+
+/// A restored, copied or promoted database that no claim has reached. It is no drift of the schema, so an install has
+/// nothing to do, and a relayer starts and opens the epoch.
+fn epoch_of_another_server() -> Difference {
+    let expected = "this server; open an epoch before producers start: symphony recover open";
+    Difference {
+        severity: Severity::Warning,
+        change: Change::Changed {
+            object: "newest epoch".to_owned(),
+            facet: "server".to_owned(),
+            expected: Some(expected.to_owned()),
+            found: Some("another one, or an earlier timeline".to_owned()),
+        },
     }
 }
 

@@ -83,6 +83,18 @@ pub(crate) async fn replication(client: &Client) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Warns of a restored, copied or promoted database that no claim has reached. The first claim opens the epoch.
+pub(crate) async fn epoch(client: &Client) -> Result<(), Failure> {
+    if !epoch::is_of_this_server(client).await? {
+        tracing::warn!(
+            event = "EPOCH_OF_ANOTHER_SERVER",
+            "the newest epoch is of another server, or of another timeline: the database was restored, copied or promoted. Before \
+             producers start, open an epoch with: symphony recover open"
+        );
+    }
+    Ok(())
+}
+
 /// Refuses a section for a rail that was never registered, and warns of registered rails without a section.
 ///
 /// With `only_check`, as in `run --check`, a rail without a section is an error too. A real start only warns: it must

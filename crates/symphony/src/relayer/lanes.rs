@@ -119,6 +119,7 @@ impl ServedLanes {
         checks::roles(&client).await?;
         if only_check {
             checks::replication(&client).await?;
+            checks::epoch(&client).await?;
         }
         if let Some(payment) = &self.payment {
             let rails = payment.rails.iter().map(|(name, asked)| (name.as_str(), *asked)).collect();

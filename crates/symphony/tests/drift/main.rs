@@ -4,6 +4,7 @@
 //! - `manual_changes`: verify reports every kind of drift, with its severity
 //! - `unprivileged_logins`: what other logins may create stops no relayer
 //! - `restore_and_upgrade`: a dump, a restore and an upgrade are no drift
+//! - `restore_procedures`: the steps of docs/restore.md
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -14,6 +15,7 @@ mod manual_changes;
 #[path = "../program/mod.rs"]
 mod program;
 mod restore_and_upgrade;
+mod restore_procedures;
 mod unprivileged_logins;
 
 use program::{Ran, symphony};

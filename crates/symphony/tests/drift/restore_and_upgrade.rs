@@ -8,8 +8,10 @@ use symphony_testkit::postgres::{Binaries, Cluster, Options};
 
 use super::{connect, differences, installed, program::symphony, run_check};
 
+const INSTALLED: &str = "installed";
+
 /// The oldest and the newest PostgreSQL on this machine that have pg_dump, pg_dumpall, psql and pg_upgrade.
-fn oldest_and_newest() -> [Binaries; 2] {
+pub(super) fn oldest_and_newest() -> [Binaries; 2] {
     let has_programs = |binaries: &Binaries| {
         ["pg_dump", "pg_dumpall", "psql", "pg_upgrade"].iter().all(|name| binaries.program(name).is_file())
     };
@@ -22,12 +24,15 @@ fn oldest_and_newest() -> [Binaries; 2] {
     }
 }
 
-async fn start(binaries: &Binaries) -> Cluster {
+pub(super) async fn start(binaries: &Binaries) -> Cluster {
     Cluster::start(binaries, Options::default()).await.unwrap()
 }
 
-async fn has_no_drift(cluster: &Cluster, what: &str) {
+pub(super) async fn has_no_drift(cluster: &Cluster, what: &str) {
     let superuser = connect(&cluster.url("shop")).await;
+    if what != INSTALLED {
+        opens_an_epoch(cluster);
+    }
     let verified = symphony(&cluster.url("shop"), &["verify", "--strict"]);
     assert_eq!(differences(&verified), Vec::<String>::new(), "{what}");
     verified.exits(0);
@@ -37,12 +42,25 @@ async fn has_no_drift(cluster: &Cluster, what: &str) {
     assert!(installed.stdout.starts_with("already current"), "{what}: {}", installed.all());
 }
 
-fn write_output(mut command: Command, to: &Path) {
+/// Verify says that the epoch is of another server, and nothing else, until one is opened by hand.
+pub(super) fn opens_an_epoch(cluster: &Cluster) {
+    let url = cluster.url("shop");
+    let verified = symphony(&url, &["verify"]).exits(0);
+    let differences = differences(&verified);
+    assert!(
+        matches!(&differences[..], [one] if one.starts_with("warning: changed: newest epoch: server")),
+        "{differences:?}"
+    );
+    symphony(&url, &["verify", "--strict"]).exits(1);
+    symphony(&url, &["recover", "open", "--at-least", "2", "--actor", "ana", "--reason", "restored"]).exits(0);
+}
+
+pub(super) fn write_output(mut command: Command, to: &Path) {
     let status = command.stdout(File::create(to).unwrap()).status().unwrap();
     assert!(status.success(), "{command:?}");
 }
 
-fn run_with_input(mut command: Command, from: &Path) {
+pub(super) fn run_with_input(mut command: Command, from: &Path) {
     let output = command.stdin(File::open(from).unwrap()).stdout(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
@@ -78,7 +96,7 @@ async fn a_restored_dump_is_no_drift_however_often() {
     let [oldest, newest] = oldest_and_newest();
     let mut cluster = start(&oldest).await;
     installed(&cluster, "shop", &["payment", "event", "metadata"]).await;
-    has_no_drift(&cluster, "installed").await;
+    has_no_drift(&cluster, INSTALLED).await;
     for into in [&oldest, &newest, &newest] {
         cluster = restored(&cluster, into).await;
         has_no_drift(&cluster, &format!("restored into {}", into.version())).await;
@@ -98,7 +116,7 @@ async fn an_upgraded_server_is_no_drift() {
     let [oldest, newest] = oldest_and_newest();
     let cluster = start(&oldest).await;
     installed(&cluster, "shop", &["payment", "event", "metadata"]).await;
-    has_no_drift(&cluster, "installed").await;
+    has_no_drift(&cluster, INSTALLED).await;
     let cluster = cluster.upgrade(&newest).await.unwrap();
     has_no_drift(&cluster, "upgraded").await;
 }

@@ -1,6 +1,7 @@
 //! One server with its data: start, stop, crash, restart and removal.
 
 mod copy;
+mod recovery;
 mod standby;
 mod upgrade;
 

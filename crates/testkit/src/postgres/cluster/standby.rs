@@ -99,7 +99,7 @@ impl Cluster {
     }
 
     /// Copies the data of this server into a new folder. The copy is not started.
-    async fn copied(&self, session: &Client, options: Options) -> Result<Self, Error> {
+    pub(super) async fn copied(&self, session: &Client, options: Options) -> Result<Self, Error> {
         let account = Account::for_server().map_err(system("find a user for the server"))?;
         let folder = Folder::create(account).map_err(system("create a temporary folder"))?;
         let copy = Self {
@@ -139,7 +139,7 @@ impl Cluster {
     }
 
     /// Writes a file into the data directory, owned by the server's user.
-    fn write(&self, name: &str, text: &str) -> Result<(), Error> {
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<(), Error> {
         let path = self.folder.data().join(name);
         let written = fs::write(&path, text).and_then(|()| self.account.chown(&path));
         written.map_err(system("write into the copied data"))
@@ -159,7 +159,7 @@ impl Cluster {
     }
 
     /// Repeats a query with one parameter until it returns true.
-    async fn wait_until_true(
+    pub(super) async fn wait_until_true(
         &self,
         session: &Client,
         query: &str,
