@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use super::account::Account;
 use super::address::{InvalidDatabaseUrl, rewrite_url};
 use super::folder::Folder;
-use super::port::{HOST, free_port};
+use super::port::{HOST, free_block};
 use super::postgres::Binaries;
 use super::process::{self, Launch, Program};
 use super::wait::{self, TimedOut};
@@ -35,8 +35,8 @@ pub use search::FindError;
 pub const NODES: usize = 3;
 /// How long the cluster may take to recover from a fault. Newer Patroni needs 20 s to notice that a leader is gone.
 const DEADLINE: Duration = Duration::from_secs(240);
-/// How long a standby may take to find its way back by itself.
-const REINITIALIZE_AFTER: Duration = Duration::from_secs(20);
+/// How long the cluster may take to find its way back by itself.
+const REPAIR_AFTER: Duration = Duration::from_secs(20);
 
 /// Why a cluster did not start, or did not recover.
 #[derive(thiserror::Error)]
@@ -110,20 +110,21 @@ impl HaCluster {
         let programs = search::find()?;
         let account = Account::for_server().map_err(system("find a user for the servers"))?;
         let folder = Folder::create(account).map_err(system("create a temporary folder"))?;
-        let port = || free_port().map_err(system("find a free port"));
+        let [client, peer, listen, ports @ ..] =
+            free_block::<{ 3 + 2 * NODES }>().map_err(system("find free ports"))?;
 
-        let (client, peer) = (port()?, port()?);
         let etcd = Launch::new(&programs.etcd).args(configuration::etcd(folder.path(), client, peer));
         let etcd = etcd.current_dir(folder.path()).account(account).start()?;
         etcd.wait_for_line(|line| line.contains("ready to serve client requests"), DEADLINE).await?;
 
         let mut nodes = Vec::new();
-        for number in 1..=NODES {
-            let mut node = Node::new(number, binaries, &programs.patroni, client, replication, account)?;
+        for (ports, number) in ports.chunks_exact(2).zip(1..) {
+            let name = format!("node{number}");
+            let mut node =
+                Node::new(name, (ports[0], ports[1]), binaries, &programs.patroni, client, replication, account)?;
             node.start()?;
             nodes.push(node);
         }
-        let listen = port()?;
         let ports: Vec<_> = nodes.iter().map(|node| (node.name(), node.port(), node.rest().port())).collect();
         let file = configuration::haproxy(listen, &ports);
         let path = folder.path().join("haproxy.cfg");
@@ -131,7 +132,8 @@ impl HaCluster {
         let haproxy = Launch::new(&programs.haproxy).args(["-db", "-f"]).args([&path]);
         let haproxy = haproxy.current_dir(folder.path()).account(account).start()?;
 
-        let cluster = Self { replication, port: listen, _haproxy: haproxy, nodes, _etcd: etcd, _folder: folder };
+        let mut cluster =
+            Self { replication, port: listen, _haproxy: haproxy, nodes, _etcd: etcd, _folder: folder };
         cluster.wait_until_healthy().await?;
         let session =
             async || tokio_postgres::connect(&cluster.url("postgres"), tokio_postgres::NoTls).await.is_ok();
@@ -192,28 +194,41 @@ impl HaCluster {
 
     /// Waits until two standbys stream from the leader, one of them synchronously if commits wait for one.
     ///
-    /// A standby that does not, because it has WAL that the new leader lacks, is copied again, as an operator would.
+    /// It does what an operator would do if that does not happen by itself: a standby that has WAL that the new leader
+    /// lacks is copied again. A Patroni that no longer sees what others write to etcd is restarted.
     ///
     /// # Errors
     /// When that is not so in time.
-    pub async fn wait_until_healthy(&self) -> Result<(), Error> {
-        let mut began = Instant::now();
-        self.within("two standbys stream from the leader", async || {
-            let Some(leader) = self.known_leader().await else { return false };
-            let streaming = leader.standbys().await;
-            if streaming.len() == NODES - 1 {
-                return rest::is_healthy(leader.rest(), self.replication).await;
+    pub async fn wait_until_healthy(&mut self) -> Result<(), Error> {
+        let deadline = Instant::now() + DEADLINE;
+        let what = "two standbys stream from the leader";
+        while wait::until(what, REPAIR_AFTER, async || self.is_healthy().await).await.is_err() {
+            if Instant::now() > deadline {
+                let timed_out = TimedOut { what: what.to_owned(), timeout: DEADLINE };
+                return Err(self.too_late(timed_out).await);
             }
-            if began.elapsed() > REINITIALIZE_AFTER {
-                began = Instant::now();
-                let lost = |node: &&Node| node.name() != leader.name() && !streaming.contains(node.name());
-                for node in self.nodes.iter().filter(lost) {
-                    rest::reinitialize(node.rest()).await;
-                }
+            self.repair().await?;
+        }
+        Ok(())
+    }
+
+    async fn is_healthy(&self) -> bool {
+        let Some(leader) = self.known_leader().await else { return false };
+        leader.standbys().await.len() == NODES - 1 && rest::is_healthy(leader.rest(), self.replication).await
+    }
+
+    async fn repair(&mut self) -> Result<(), Error> {
+        let Some(leader) = self.known_leader().await else { return Ok(()) };
+        let (name, streaming) = (leader.name().to_owned(), leader.standbys().await);
+        for node in self.nodes.iter().filter(|node| node.name() != name && !streaming.contains(node.name())) {
+            rest::reinitialize(node.rest()).await;
+        }
+        if streaming.len() == NODES - 1 && self.replication == Replication::Synchronous {
+            for node in self.nodes.iter_mut().filter(|node| node.name() == name) {
+                node.restart_patroni().await?;
             }
-            false
-        })
-        .await
+        }
+        Ok(())
     }
 
     async fn known_leader(&self) -> Option<&Node> {

@@ -39,8 +39,9 @@ async fn run(replication: Replication) -> Report {
     let mut harness = Harness::start(replication).await;
     let load = harness.start_load();
     let faults = fault_count();
-    for fault in FAULTS.iter().cycle().take(faults) {
+    for (fault, number) in FAULTS.iter().cycle().take(faults).zip(1..) {
         load.wait_for_more(BETWEEN_STEPS).await;
+        println!("{replication:?}: fault {number} of {faults}: {fault:?}");
         inject(*fault, &mut harness, &load, replication).await;
         load.wait_for_more(BETWEEN_STEPS).await;
         harness.cluster.wait_until_healthy().await.unwrap();

@@ -143,4 +143,20 @@ async fn run_check_warns_that_a_failover_may_lose_commits() {
     let check = harness.settings().launch(harness.folder.path()).args(["--check"]).start().unwrap();
     assert_eq!(check.exit_code(DEFAULT_TIMEOUT).await.unwrap(), 0, "{}", check.tail());
     assert!(check.tail().contains("NO_SYNCHRONOUS_STANDBY"), "{}", check.tail());
+    assert!(!check.tail().contains("EPOCH_OF_ANOTHER_SERVER"), "{}", check.tail());
+}
+
+#[tokio::test]
+async fn run_check_warns_of_a_restored_or_promoted_server_until_an_epoch_is_opened() {
+    let harness = Harness::start().await;
+    change_server(&harness.superuser().await).await.unwrap();
+    let check = async || {
+        let check = harness.settings().launch(harness.folder.path()).args(["--check"]).start().unwrap();
+        assert_eq!(check.exit_code(DEFAULT_TIMEOUT).await.unwrap(), 0, "{}", check.tail());
+        check.tail().contains("EPOCH_OF_ANOTHER_SERVER")
+    };
+    assert!(check().await);
+    let operator = harness.database.connect_as("symphony_operator").await.unwrap();
+    operator.execute("select symphony.open_epoch('harness', 'a test')", &[]).await.unwrap();
+    assert!(!check().await);
 }

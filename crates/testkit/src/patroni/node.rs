@@ -13,7 +13,7 @@ use super::tunnel::Tunnel;
 use super::{Error, Replication, rest, system};
 use crate::account::Account;
 use crate::folder::Folder;
-use crate::port::{HOST, free_port};
+use crate::port::HOST;
 use crate::postgres::Binaries;
 use crate::process::child;
 use crate::process::{Launch, Program};
@@ -34,9 +34,10 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Writes the configuration of a node. It is not started.
+    /// Writes the configuration of a node with these ports of PostgreSQL and of its REST API. It is not started.
     pub(super) fn new(
-        number: usize,
+        name: String,
+        (port, rest): (u16, u16),
         binaries: &Binaries,
         program: &Path,
         etcd: u16,
@@ -44,11 +45,9 @@ impl Node {
         account: Account,
     ) -> Result<Self, Error> {
         let folder = Folder::create(account).map_err(system("create a temporary folder"))?;
-        let port = || free_port().map_err(system("find a free port"));
-        let (port, rest) = (port()?, port()?);
         let tunnel = |target| Tunnel::to(target).map_err(system("open a tunnel"));
         let node = Self {
-            name: format!("node{number}"),
+            name,
             program: program.to_owned(),
             configuration: folder.path().join("patroni.yml"),
             account,
@@ -129,6 +128,14 @@ impl Node {
         }
         self.kill_postgres();
         Ok(())
+    }
+
+    /// Kills Patroni and starts it again. PostgreSQL goes on.
+    pub(super) async fn restart_patroni(&mut self) -> Result<(), Error> {
+        if let Some(patroni) = self.patroni.take() {
+            patroni.kill9().await?;
+        }
+        self.start()
     }
 
     pub(super) fn pause(&self) {
