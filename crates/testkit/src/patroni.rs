@@ -284,21 +284,19 @@ impl HaCluster {
         self.nodes[node].resume();
     }
 
-    /// Cuts a node off from etcd and its standbys. Clients still reach it.
+    /// Cuts a node off from etcd and the other nodes. Clients still reach it.
     pub fn partition(&self, node: usize) {
-        self.nodes[node].etcd().cut();
-        self.nodes[node].replication().cut();
+        self.nodes[node].partition();
     }
 
     /// Stops the replication from a node: from now on, its standbys lag.
     pub fn stop_replication(&self, node: usize) {
-        self.nodes[node].replication().cut();
+        self.nodes[node].stop_replication();
     }
 
-    /// Connects a node to etcd and its standbys again.
+    /// Connects a node to etcd and the other nodes again.
     pub fn reconnect(&self, node: usize) {
-        self.nodes[node].etcd().restore();
-        self.nodes[node].replication().restore();
+        self.nodes[node].reconnect();
     }
 
     async fn within(&self, what: &str, condition: impl AsyncFnMut() -> bool) -> Result<(), Error> {

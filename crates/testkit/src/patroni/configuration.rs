@@ -19,6 +19,8 @@ pub(super) struct Ports {
     pub(super) etcd: u16,
     /// Leads to its PostgreSQL, for the other nodes.
     pub(super) replication: u16,
+    /// Leads to its REST API, for the other nodes.
+    pub(super) peers: u16,
 }
 
 pub(super) fn etcd(folder: &Path, client: u16, peer: u16) -> Vec<String> {
@@ -49,7 +51,7 @@ pub(super) fn patroni(
     let configuration = json!({
         "scope": "symphony",
         "name": name,
-        "restapi": { "listen": at(ports.rest), "connect_address": at(ports.rest) },
+        "restapi": { "listen": at(ports.rest), "connect_address": at(ports.peers) },
         // As a proxy, so that Patroni does not go around the tunnel to the address that etcd advertises.
         "etcd3": { "hosts": at(ports.etcd), "use_proxies": true },
         "bootstrap": {

@@ -27,8 +27,12 @@ pub(super) struct Node {
     account: Account,
     port: u16,
     rest: u16,
+    /// The way from its Patroni to etcd.
     etcd: Tunnel,
+    /// The way from other nodes to its PostgreSQL.
     replication: Tunnel,
+    /// The way from other nodes to its REST API.
+    peers: Tunnel,
     patroni: Option<Program>,
     folder: Folder,
 }
@@ -55,10 +59,17 @@ impl Node {
             rest,
             etcd: tunnel(etcd)?,
             replication: tunnel(port)?,
+            peers: tunnel(rest)?,
             patroni: None,
             folder,
         };
-        let ports = Ports { postgres: port, rest, etcd: node.etcd.port(), replication: node.replication.port() };
+        let ports = Ports {
+            postgres: port,
+            rest,
+            etcd: node.etcd.port(),
+            replication: node.replication.port(),
+            peers: node.peers.port(),
+        };
         let (folder, data) = (node.folder.path(), node.folder.data());
         let text = configuration::patroni(&node.name, folder, &data, binaries.folder(), &ports, replication);
         let written = fs::write(&node.configuration, text).and_then(|()| account.chown(&node.configuration));
@@ -92,14 +103,23 @@ impl Node {
         (HOST, self.rest).into()
     }
 
-    /// The way from its Patroni to etcd.
-    pub(super) fn etcd(&self) -> &Tunnel {
-        &self.etcd
+    /// Cuts it off from etcd and from other nodes. Clients and HAProxy still reach it.
+    pub(super) fn partition(&self) {
+        for tunnel in [&self.etcd, &self.replication, &self.peers] {
+            tunnel.cut();
+        }
     }
 
-    /// The way from other nodes to its PostgreSQL.
-    pub(super) fn replication(&self) -> &Tunnel {
-        &self.replication
+    /// Cuts the replication from it.
+    pub(super) fn stop_replication(&self) {
+        self.replication.cut();
+    }
+
+    /// Ends what was cut.
+    pub(super) fn reconnect(&self) {
+        for tunnel in [&self.etcd, &self.replication, &self.peers] {
+            tunnel.restore();
+        }
     }
 
     pub(super) async fn is_leader(&self) -> bool {
