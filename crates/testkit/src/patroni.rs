@@ -214,13 +214,16 @@ impl HaCluster {
 
     async fn is_healthy(&self) -> bool {
         let Some(leader) = self.known_leader().await else { return false };
-        leader.standbys().await.len() == NODES - 1 && rest::is_healthy(leader.rest(), self.replication).await
+        let standbys = leader.standbys().await;
+        // By the server itself: its Patroni may be wrong about it.
+        let waits = standbys.values().any(|waits| *waits) || self.replication == Replication::Asynchronous;
+        standbys.len() == NODES - 1 && waits && rest::is_healthy(leader.rest(), self.replication).await
     }
 
     async fn repair(&mut self) -> Result<(), Error> {
         let Some(leader) = self.known_leader().await else { return Ok(()) };
         let (name, streaming) = (leader.name().to_owned(), leader.standbys().await);
-        for node in self.nodes.iter().filter(|node| node.name() != name && !streaming.contains(node.name())) {
+        for node in self.nodes.iter().filter(|node| node.name() != name && !streaming.contains_key(node.name())) {
             rest::reinitialize(node.rest()).await;
         }
         if streaming.len() == NODES - 1 && self.replication == Replication::Synchronous {
@@ -264,6 +267,11 @@ impl HaCluster {
     /// When the process does not end in time.
     pub async fn kill(&mut self, node: usize) -> Result<(), Error> {
         self.nodes[node].kill().await
+    }
+
+    /// Whether the Patroni of a node was not killed.
+    pub fn is_running(&self, node: usize) -> bool {
+        self.nodes[node].is_running()
     }
 
     /// Starts a killed node again on its data.

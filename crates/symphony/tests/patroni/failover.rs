@@ -21,7 +21,7 @@ enum Fault {
     KillPostgres,
     /// Both are killed.
     KillNode,
-    /// All processes are suspended until another node leads.
+    /// All processes are suspended until another node leads, and then resumed; in the synchronous cluster they are killed.
     Pause,
     /// It loses etcd and its standbys, not its clients.
     Partition,
@@ -72,10 +72,13 @@ async fn inject(fault: Fault, harness: &mut Harness, load: &Load, replication: R
         Fault::Partition => cluster.partition(old),
     }
     cluster.wait_for_other_leader(old).await.unwrap();
-    if fault == Fault::Pause {
+    if fault == Fault::Pause && replication == Replication::Asynchronous {
         cluster.resume(old);
+    } else if fault == Fault::Pause {
+        // As a watchdog does. Without one, the old leader can go on for seconds, with a standby that still follows it.
+        cluster.kill(old).await.unwrap();
     }
-    if fault == Fault::KillNode {
+    if !cluster.is_running(old) {
         cluster.restart(old).unwrap();
     }
     cluster.reconnect(old);

@@ -1,6 +1,6 @@
 //! One node of a cluster: Patroni, the PostgreSQL that it starts, and the tunnels through which others reach them.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -126,16 +126,21 @@ impl Node {
         rest::is_leader(self.rest()).await
     }
 
-    /// The names of the nodes that stream from this one.
-    pub(super) async fn standbys(&self) -> BTreeSet<String> {
+    /// The names of the nodes that stream from this one, and whether its commits wait for each.
+    pub(super) async fn standbys(&self) -> BTreeMap<String, bool> {
         let url = format!("postgres://{SUPERUSER}@{HOST}:{}/postgres", self.port);
         let names = async {
             let (client, connection) = tokio_postgres::connect(&url, NoTls).await.ok()?;
             tokio::spawn(connection);
-            let streaming = "select application_name from pg_stat_replication where state = 'streaming'";
-            Some(client.query(streaming, &[]).await.ok()?.iter().map(|row| row.get(0)).collect())
+            let streaming = "select application_name, sync_state <> 'async' from pg_stat_replication
+                             where state = 'streaming'";
+            Some(client.query(streaming, &[]).await.ok()?.iter().map(|row| (row.get(0), row.get(1))).collect())
         };
         names.await.unwrap_or_default()
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.patroni.is_some()
     }
 
     pub(super) fn kill_postgres(&self) {
