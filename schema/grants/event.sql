@@ -14,6 +14,7 @@ grant execute on function
   symphony.claim_events_in_order,
   symphony.claim_newest_event,
   symphony.complete_event_batch,
+  symphony.release_abandoned_events,
   m10_recovery.claim_outbox_events,
   m10_recovery.complete_outbox_event
 to symphony_executor;

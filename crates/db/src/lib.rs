@@ -8,6 +8,7 @@
 //! - [`schema`]: installs, upgrades and verifies the schema, which is compiled in from `schema/`
 //! - [`connect`]: addresses, TLS and sessions
 //! - [`payment`], [`event`], [`metadata`]: each lane's calls, for its worker, its operator and its readers
+//! - [`claim_session`]: the session whose end shows that a relayer is gone
 //! - [`epoch`]: which history of the data a server has
 //! - [`error`]: why a call failed, by what the caller can do next
 //! - [`executor`]: the client or session that runs a worker's calls
@@ -18,6 +19,7 @@
 //! - [`retention`]: how long ended rows are kept, and their removal
 //! - [`clock`]: the database's time
 
+pub mod claim_session;
 pub mod clock;
 pub mod connect;
 pub mod epoch;

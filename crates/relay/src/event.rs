@@ -20,6 +20,7 @@ use symphony_db::retention::remove_processed_events;
 use symphony_db::{BatchSize, WorkerId};
 
 use crate::claim_capacity::ClaimCapacity;
+use crate::claim_session::{ClaimHolder, ClaimSessionKeeper};
 use crate::epoch;
 use crate::key_order::{KeyOrder, Turn};
 use crate::lane::{Claim, Completion, CompletionResult, DispatchResult, Lane, LaneError, Repaired, RouteSignal};
@@ -59,6 +60,7 @@ pub struct EventLane {
     worker: WorkerId,
     config: EventConfig,
     key_order: KeyOrder<EventId>,
+    claim_session: ClaimSessionKeeper,
     claims: SessionPool,
     completions: SessionPool,
     releases: SessionPool,
@@ -79,6 +81,8 @@ impl fmt::Debug for EventLane {
 pub struct Job {
     claimed: Claimed,
     processor: ProcessorId,
+    /// Whose claim it is.
+    holder: ClaimHolder,
     /// The sink and the destination; `None` if no route matches.
     route: Option<(String, String)>,
     turn: Turn<EventId>,
@@ -115,6 +119,7 @@ impl EventLane {
     pub fn new(target: Arc<Target>, worker: WorkerId, config: EventConfig) -> Self {
         let pool = || SessionPool::new(Arc::clone(&target));
         Self {
+            claim_session: ClaimSessionKeeper::new(Arc::clone(&target), worker.clone()),
             worker,
             config,
             key_order: KeyOrder::default(),
@@ -158,6 +163,10 @@ impl EventLane {
         }
         if lease.remaining().is_zero() {
             return failed("the claim expired before the event was sent".to_owned(), RouteSignal::Neutral);
+        }
+        if job.holder.may_be_replaced() {
+            let why = "the session of the claim has ended: another relayer may send the event".to_owned();
+            return failed(why, RouteSignal::Neutral);
         }
         let message = self.message(job, destination);
         let published = sink.publish(&message).await;
@@ -260,13 +269,14 @@ impl Lane for EventLane {
             return Err(LaneError::Refused(format!("a claim of {size} events is out of range")));
         };
         let followers = u16::try_from(self.max_followers(size)).unwrap_or(u16::MAX);
+        let holder = self.claim_session.holder().await;
         let claim = async |session: &Session| {
             if newest {
-                worker::claim_newest(session, &self.worker).await
+                worker::claim_newest(session, holder.name()).await
             } else if self.strict() {
-                worker::claim_in_order(session, &self.worker, at_most, followers).await
+                worker::claim_in_order(session, holder.name(), at_most, followers).await
             } else {
-                worker::claim(session, &self.worker, at_most).await
+                worker::claim(session, holder.name(), at_most).await
             }
         };
         let claim_sent = Instant::now();
@@ -279,12 +289,14 @@ impl Lane for EventLane {
                 is_head: !turn.must_wait(),
                 turn,
                 processor: claim.processor.clone(),
+                holder: holder.clone(),
                 claim_sent,
                 claimed,
             }
         };
-        // Events have no ledger: an expired claim is simply replaced.
-        let taken_over = Repaired { requeued: claim.taken_over, ..Repaired::default() };
+        // Events have no ledger: an expired claim is simply replaced, and one of a relayer that is gone released.
+        let requeued = claim.taken_over + self.claim_session.take_released();
+        let taken_over = Repaired { requeued, ..Repaired::default() };
         Ok(Claim { jobs: claim.events.into_iter().map(job).collect(), taken_over })
     }
 

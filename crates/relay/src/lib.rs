@@ -28,6 +28,7 @@
 //! | the backoff of failed database calls | `call_backoff` |
 //! | the backoff of a payment between attempts | SQL: `record_attempts` |
 //! | database sessions | [`session_pool`] |
+//! | how the claims of a dead process are released early | `claim_session`; SQL: `ended_claim_sessions` |
 //! | graceful shutdown (drain) | [`stop`] requests it; `Phase` and `on_stop` in `engine/state.rs` drain |
 //! | settings and their ranges | [`settings`] |
 //! | metrics and traces | [`metrics`], [`trace`] |
@@ -40,6 +41,7 @@
 pub mod breaker;
 mod call_backoff;
 pub mod claim_capacity;
+mod claim_session;
 mod completion_batcher;
 pub mod engine;
 mod epoch;

@@ -2,7 +2,8 @@
 --
 -- The rules are those of complete_outbox_event, which raises what this returns. A refusal is an SQLSTATE and a
 -- message, and nothing has changed: P7002 the event is processed or the claim is not held, P7005 an argument is wrong.
--- Locks: the row, and those that unpark_next_events puts back. For: complete_outbox_event and complete_event_batch.
+-- Locks: the row, and those that unpark_next_events puts back.
+-- For: complete_outbox_event, complete_event_batch and release_abandoned_events.
 create or replace function symphony.try_complete_event(
   p_event_id     bigint,
   p_processor_id text,

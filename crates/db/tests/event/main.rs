@@ -3,6 +3,7 @@
 // All of it is a test, also what is not marked as one: the lints may know.
 #![cfg(test)]
 
+mod abandoned;
 mod fixture;
 mod order;
 mod pagination;

@@ -18,10 +18,12 @@ const ENQUEUE: [&str; 4] = [
     "symphony.create_metadata_entry",
     "m10_recovery.publish_outbox",
 ];
-const EXECUTE: [&str; 39] = [
+const EXECUTE: [&str; 41] = [
     "symphony.count_open_orphans",
     "symphony.record_payment_orphan",
     "symphony.check_worker_history",
+    "symphony.open_claim_session",
+    "symphony.release_abandoned_events",
     "symphony.advise_on_unknown_outcome",
     "symphony.acquire_wakeup_lock",
     "symphony.claim_outbox_batch",

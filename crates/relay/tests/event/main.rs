@@ -3,6 +3,7 @@
 // The whole crate is a test, so that lints treat its helpers as test code.
 #![cfg(test)]
 
+mod claim_session;
 mod fixture;
 mod order;
 mod outage;

@@ -2,6 +2,7 @@
 //!
 //! # Layout
 //! - [`crash_recovery`]: the run with kills, for each broker
+//! - [`dead_relayer`]: claims of a relayer that died, released early
 //! - [`startup_checks`]: why a relayer with events does not start
 //! - [`harness`]: a test database, a broker and relayers; [`producers`] publish the events
 //! - [`broker`]: a real broker, and the events that a consumer reads from it; [`rabbitmq`] has the consumer of
@@ -16,6 +17,7 @@
 
 mod broker;
 mod crash_recovery;
+mod dead_relayer;
 mod harness;
 #[path = "../relayer/http.rs"]
 mod http;
