@@ -105,6 +105,21 @@ async fn an_expired_lease_of_such_a_row_is_repaired_into_quarantine_and_the_othe
 }
 
 #[tokio::test]
+async fn the_quarantine_keeps_the_epochs_and_the_endpoint_of_a_row() {
+    let (_database, client) = database().await;
+    enqueue(&client, "sepa", "{}", 1).await;
+    client.execute("select symphony.open_epoch('operator', 'a test', 7)", &[]).await.unwrap();
+    let claim = r#"select from symphony.claim_outbox_batch(1, 'worker', 60, p_endpoints => '{"sepa": "bank#kkkkkkkkkkkkkkkk"}')"#;
+    assert_eq!(client.query(claim, &[]).await.unwrap().len(), 1);
+    end_in_the_ledger(&client, "sepa1").await;
+    client.batch_execute("update symphony.payment_outbox_pending set lease_expires_at = now()").await.unwrap();
+    client.query("select from symphony.repair_expired_leases(10, 'repairer')", &[]).await.unwrap();
+    let kept = "select concat_ws(' ', epoch, claimed_epoch, claimed_endpoint) from symphony.quarantined_outboxes";
+    let kept: String = client.query_one(kept, &[]).await.unwrap().get(0);
+    assert_eq!(kept, "1 7 bank#kkkkkkkkkkkkkkkk");
+}
+
+#[tokio::test]
 async fn a_takeover_of_such_a_row_quarantines_it() {
     let (_database, client) = database().await;
     enqueue(&client, "sepa", "{}", 2).await;

@@ -22,9 +22,11 @@ declare
 begin
   insert into payment_outbox_quarantine
     (quarantine_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_count, created_at,
-     redrive_of, claimed_by, claimed_at, lease_expires_at, ledger_attempt_no, ledger_state, ledger_completed_at)
+     redrive_of, claimed_by, claimed_at, lease_expires_at, epoch, claimed_epoch, claimed_endpoint, ledger_attempt_no, ledger_state,
+     ledger_completed_at)
   select uuidv7(), p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload, p.attempt_count,
-         p.created_at, p.redrive_of, p.claimed_by, p.claimed_at, p.lease_expires_at, a.attempt_no, a.state, a.completed_at
+         p.created_at, p.redrive_of, p.claimed_by, p.claimed_at, p.lease_expires_at, p.epoch, p.claimed_epoch, p.claimed_endpoint,
+         a.attempt_no, a.state, a.completed_at
   from payment_outbox_pending p
   cross join lateral (
     select a.attempt_no, a.state, a.completed_at

@@ -405,6 +405,9 @@ create table symphony.payment_outbox_quarantine (
   claimed_by          text,
   claimed_at          timestamptz,
   lease_expires_at    timestamptz,
+  epoch               bigint                        not null,
+  claimed_epoch       bigint,
+  claimed_endpoint    text,
   ledger_attempt_no   int                           not null,
   ledger_state        symphony.outbox_attempt_state not null,
   ledger_completed_at timestamptz                   not null,
@@ -429,6 +432,9 @@ comment on column symphony.payment_outbox_quarantine.redrive_of is 'The terminal
 comment on column symphony.payment_outbox_quarantine.claimed_by is 'Worker that held its lease, or claimed it when it was found.';
 comment on column symphony.payment_outbox_quarantine.claimed_at is 'When that lease was granted.';
 comment on column symphony.payment_outbox_quarantine.lease_expires_at is 'When that lease would have ended or did.';
+comment on column symphony.payment_outbox_quarantine.epoch is 'The epoch in which it was enqueued, as the pending row had it.';
+comment on column symphony.payment_outbox_quarantine.claimed_epoch is 'The epoch of its newest lease, as the pending row had it.';
+comment on column symphony.payment_outbox_quarantine.claimed_endpoint is 'Where the worker that held its lease would have sent it.';
 comment on column symphony.payment_outbox_quarantine.ledger_attempt_no is 'The attempt by which the ledger says it ended.';
 comment on column symphony.payment_outbox_quarantine.ledger_state is 'How the ledger says it ended.';
 comment on column symphony.payment_outbox_quarantine.ledger_completed_at is 'When the ledger says it ended.';
