@@ -125,7 +125,8 @@ impl Slots {
     /// Records how many rows a claim returned per route, to know which routes may have more rows due.
     pub(crate) fn record_claim(&mut self, capacity: &ClaimCapacity, returned: &HashMap<Arc<str>, usize>) {
         let reached = |route: &str, returned: usize| {
-            let limit = capacity.for_route(route);
+            // A route that may only take a first attempt was asked for one row, so none shows that nothing waits.
+            let limit = capacity.most_of(route);
             limit < capacity.total() && returned >= limit
         };
         self.saturated = capacity

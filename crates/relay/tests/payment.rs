@@ -25,9 +25,10 @@ use tokio::time::{Instant, timeout};
 const SOON: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(60);
 
-/// A rail whose outcomes are unknown, or which never answers although it has a timeout.
+/// A rail whose outcomes are unknown, or which never answers although it has a timeout. It never answers an inquiry.
 struct FakeRail {
     answers: bool,
+    supports_inquiry: bool,
 }
 
 impl Rail for FakeRail {
@@ -46,7 +47,7 @@ impl Rail for FakeRail {
         Duration::from_millis(1)
     }
     fn supports_inquiry(&self) -> bool {
-        false
+        self.supports_inquiry
     }
     fn inquire<'a>(&'a self, _: &'a Payment) -> BoxFuture<'a, Inquiry> {
         Box::pin(std::future::pending())
@@ -69,7 +70,7 @@ async fn target(database: &Database) -> Target {
 }
 
 fn lane(target: Target, lease: Duration) -> PaymentLane {
-    lane_of(FakeRail { answers: true }, target, lease)
+    lane_of(FakeRail { answers: true, supports_inquiry: false }, target, lease)
 }
 
 fn lane_of(rail: FakeRail, target: Target, lease: Duration) -> PaymentLane {
@@ -130,23 +131,77 @@ async fn a_completion_that_waits_for_a_lock_does_not_block_the_next() {
 }
 
 #[tokio::test]
-async fn reading_the_policy_from_a_database_that_never_answers_times_out() {
+async fn a_lease_that_is_released_while_a_session_is_checked_opens_no_epoch() {
     let database = database(1).await;
-    let working = lane(target(&database).await, LEASE);
+    let lane = lane(target(&database).await, LEASE);
+    let job = lane.claim(&ClaimCapacity::new(1, 1)).await.unwrap().jobs.remove(0);
+    let leases = [lane.lease(&job)];
+    // The next claim begins on a new session, and asks it for the lease.
+    database.terminate_sessions().await.unwrap();
+    let root = database.connect().await.unwrap();
+    root.batch_execute("begin; lock table symphony.epoch").await.unwrap();
+    let watcher = database.connect().await.unwrap();
+    let checks = "select count(*) from pg_stat_activity
+                  where datname = current_database() and wait_event_type = 'Lock' and query like '%check_worker_history%'";
     let one = ClaimCapacity::new(1, 1);
-    let job = working.claim(&one).await.unwrap().jobs.remove(0);
-    let lease = working.lease(&job);
-    let sent = working.dispatch(job, held()).await;
-    let ended = working.complete(&[Arc::new(Completion { lease, outcome: sent.outcome })]).await.unwrap();
+    let claim = async {
+        // The session that was terminated may fail first.
+        while lane.claim(&one).await.is_err() {}
+    };
+    let release = async {
+        until("the new session is being checked", SOON, async || {
+            watcher.query_one(checks, &[]).await.unwrap().get::<_, i64>(0) == 1
+        })
+        .await
+        .unwrap();
+        let mut release = std::pin::pin!(lane.release(&leases));
+        // It waits for the check, so it does not end before the check can.
+        let early = timeout(Duration::from_millis(500), &mut release).await;
+        root.batch_execute("rollback").await.unwrap();
+        match early {
+            Ok(released) => released.unwrap(),
+            Err(_) => release.await.unwrap(),
+        }
+    };
+    let ((), released) = tokio::join!(claim, release);
+    assert_eq!(released, 1);
+    let epochs = watcher.query_one("select count(*) from symphony.epoch", &[]).await.unwrap();
+    assert_eq!(epochs.get::<_, i64>(0), 1, "the commit was not lost");
+}
+
+/// Dispatches the payment, and claims it again after an unknown outcome.
+async fn claim_of_unknown_outcome(lane: &PaymentLane, database: &Database) -> Job {
+    let one = ClaimCapacity::new(1, 1);
+    let job = lane.claim(&one).await.unwrap().jobs.remove(0);
+    let lease = lane.lease(&job);
+    let sent = lane.dispatch(job, held()).await;
+    let ended = lane.complete(&[Arc::new(Completion { lease, outcome: sent.outcome })]).await.unwrap();
     assert_eq!(
         ended,
         [CompletionResult::Recorded { state: "RETRYABLE", retry_scheduled: true, unblocks_rows: false }]
     );
     let root = database.connect().await.unwrap();
     root.batch_execute("update symphony.payment_outbox_pending set next_attempt_at = now()").await.unwrap();
-    let job = working.claim(&one).await.unwrap().jobs.remove(0);
+    let job = lane.claim(&one).await.unwrap().jobs.remove(0);
     assert!(job.claimed.outcome_unknown);
+    job
+}
 
+#[tokio::test]
+async fn an_inquiry_to_a_rail_that_never_answers_times_out() {
+    let database = database(1).await;
+    let rail = FakeRail { answers: true, supports_inquiry: true };
+    let lane = lane_of(rail, target(&database).await, LEASE);
+    let job = claim_of_unknown_outcome(&lane, &database).await;
+    let result = timeout(SOON, lane.dispatch(job, held())).await.expect("a timeout");
+    let recorded = format!("{:?}", result.outcome);
+    assert!(recorded.contains("OUTCOME_UNKNOWN") && recorded.contains("inquiry within"), "{recorded}");
+}
+
+#[tokio::test]
+async fn reading_the_policy_from_a_database_that_never_answers_times_out() {
+    let database = database(1).await;
+    let job = claim_of_unknown_outcome(&lane(target(&database).await, LEASE), &database).await;
     // It accepts the connection and never answers, as behind a firewall that dropped the connection.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("postgres://me@{}/x?connect_timeout=3600&sslmode=disable", silent.local_addr().unwrap());
@@ -161,7 +216,7 @@ async fn reading_the_policy_from_a_database_that_never_answers_times_out() {
 #[tokio::test]
 async fn a_dispatch_to_a_rail_that_never_answers_times_out() {
     let database = database(1).await;
-    let lane = lane_of(FakeRail { answers: false }, target(&database).await, LEASE);
+    let lane = lane_of(FakeRail { answers: false, supports_inquiry: false }, target(&database).await, LEASE);
     let job = lane.claim(&ClaimCapacity::new(1, 1)).await.unwrap().jobs.remove(0);
     let sent = timeout(SOON, lane.dispatch(job, held())).await.expect("a timeout");
     assert_eq!(sent.signal, RouteSignal::Failing);

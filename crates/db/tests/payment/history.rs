@@ -59,6 +59,23 @@ async fn a_commit_that_is_missing_opens_an_epoch_once_and_the_payment_is_inquire
 }
 
 #[tokio::test]
+async fn a_commit_in_an_archived_partition_opens_no_epoch() {
+    let fixture = Fixture::new().await;
+    let archived = fixture.claimed(1).await;
+    let completed = Commit::of_claim(&archived, LEASE).completed();
+    let next = uuid::Uuid::from_u128(archived.outbox_id.0.as_u128() + 1);
+    // The record of a partition that was dropped: of its rows nothing is left to ask for.
+    let insert = "insert into symphony.payment_ledger_archives
+                    (archive_id, archive_name, partition_name, partition_oid, from_id, to_id, row_count, content_digest, manifest_digest,
+                     location, actor, reason)
+                  values (gen_random_uuid(), 'a', 'p', 1, $1, $2, 1, decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), 'l', 'a', 'r')";
+    fixture.root.execute(insert, &[&archived.outbox_id.0, &next]).await.unwrap();
+    assert_eq!(fixture.checked(1, completed).await, (1, false));
+    let later = fixture.claimed(2).await;
+    assert_eq!(fixture.checked(1, Commit::of_claim(&later, LEASE).completed()).await, (2, true), "outside of it");
+}
+
+#[tokio::test]
 async fn a_released_lease_is_no_evidence() {
     let fixture = Fixture::new().await;
     let claimed = fixture.claimed(1).await;

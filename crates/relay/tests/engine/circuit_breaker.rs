@@ -1,5 +1,7 @@
 //! The circuit breaker of a failing route.
 
+use std::time::Duration;
+
 use symphony_relay::Settings;
 use symphony_relay::breaker::BreakerState;
 use symphony_relay::lane::RouteSignal;
@@ -60,6 +62,27 @@ async fn one_probe_at_a_time_tests_whether_the_route_works_again() {
             BreakerState::Closed
         ]
     );
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_failing_routes_without_a_row_for_a_probe_do_not_claim_without_end() {
+    const LATER: Behavior = Behavior { outcome: Outcome::Retry(Duration::from_secs(3600)), ..DOWN };
+    let sim = Sim::new();
+    sim.state().routes = 2;
+    sim.set_behavior("one", LATER);
+    sim.set_behavior("two", Behavior { latency: 90 * MS, ..LATER });
+    sim.enqueue_many("one", 5);
+    sim.enqueue_many("two", 5);
+    // While a claim looks for a row of the first route that was not attempted, the other fails: from then on they ask in turn.
+    sim.set_fault(Call::Claim, Some(Fault::Slow(60 * MS)));
+    let engine = start(&sim, Settings { slots: 40, ..without_polls() });
+    advance(60 * S).await;
+    let half_open =
+        sim.read(|state| state.breaker_states.iter().map(|(route, _)| route.clone()).collect::<Vec<_>>());
+    assert_eq!(half_open, ["one", "two"]);
+    let claims = sim.calls(Call::Claim).len();
+    assert!(claims < 20, "{claims} claims in a minute without a row");
     engine.stop().await;
 }
 
