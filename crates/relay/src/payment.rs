@@ -7,6 +7,7 @@
 //! - `orphans` keeps the outcomes of lost leases until the database has said whether it knows their payments.
 //! - `results` tells the engine what became of leases and completions.
 //! - `run` dispatches the payments of a participant on an ordered rail one after the other.
+//! - `unreplicated` releases a claim that waits in vain for a synchronous standby.
 //! - `unknown_outcome` inquires after an unknown outcome and applies the rail's policy.
 //! - `trace_contexts` looks up the producers' traces.
 //!
@@ -19,6 +20,7 @@ mod results;
 mod run;
 mod trace_contexts;
 mod unknown_outcome;
+mod unreplicated;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -43,7 +45,7 @@ use crate::retention;
 use crate::session_pool::SessionPool;
 use crate::trace::{Context, Origin, SpanStatus};
 
-use history::History;
+pub use history::{History, SavedHistory};
 use orphans::{AtTheBank, Dispatched, Orphans};
 use results::{completion_result, ended_leases, log_failed};
 use run::{Followers, RunEnd, RunPlace, StopRuns};
@@ -63,13 +65,14 @@ const RAIL_TIMEOUT_GRACE: Duration = Duration::from_secs(5);
 
 /// The payment lane of one process.
 pub struct PaymentLane {
+    target: Arc<Target>,
     worker: WorkerId,
     lease: Duration,
     rails: BTreeMap<String, Arc<dyn Rail>>,
     /// Where the rails that name it send to.
     endpoints: Arc<BTreeMap<String, String>>,
     followers: Followers,
-    history: History<Commit>,
+    history: Arc<History>,
     orphans: Orphans,
     /// Held while a session is asked for the commits of `history`, and while leases leave it.
     checking_history: tokio::sync::Mutex<()>,
@@ -104,8 +107,8 @@ impl PaymentLane {
             ),
             endpoints: Arc::new(rails.iter().filter_map(endpoint).collect()),
             rails,
-            history: History::new(),
             orphans: Orphans::default(),
+            history: Arc::new(History::new(SavedHistory::default())),
             checking_history: tokio::sync::Mutex::default(),
             trace_contexts: None,
             claims: pool(),
@@ -113,7 +116,15 @@ impl PaymentLane {
             renewals: pool(),
             repairs: pool(),
             policies: pool(),
+            target: Arc::clone(&target),
         }
+    }
+
+    /// Begins with this history, and keeps it: the caller may save it.
+    #[must_use]
+    pub fn with_history(mut self, history: Arc<History>) -> Self {
+        self.history = history;
+        self
     }
 
     /// Looks up the producers' trace contexts after each claim. Only an engine with a tracer needs them.
@@ -330,15 +341,17 @@ impl Lane for PaymentLane {
             .with_followers(self.followers.limits(capacity))
             .with_endpoints(Arc::clone(&self.endpoints))
             .with_first_attempts(capacity.first_attempts().map(str::to_owned));
+        let deadline = unreplicated::claim_deadline(self.lease);
         let ClaimedBatch { claimed, taken_over, run_rails, opened_epoch, epoch } = self
             .claims
             .call_checked(
                 async |session| self.check_history(session).await,
                 async |session| {
-                    let claim =
-                        worker::claim_with_limits(session, &self.worker, at_most, self.lease, &per_rail).await?;
+                    let claim = worker::claim_with_limits(session, &self.worker, at_most, self.lease, &per_rail);
+                    let claim = unreplicated::cancel_at(deadline, &self.target, session, claim).await?;
                     if session.take_unreplicated() {
-                        Err(history::unreplicated(claim.claimed.len()))
+                        Err(unreplicated::release(&self.target, session, &self.worker, self.lease, &claim.claimed)
+                            .await)
                     } else {
                         Ok(claim)
                     }
@@ -351,7 +364,7 @@ impl Lane for PaymentLane {
             self.history.see(epoch)?;
         }
         if let Some(last) = claimed.last() {
-            self.history.acknowledged(Commit::of_claim(last, self.lease));
+            self.history.claimed(Commit::of_claim(last, self.lease));
         }
         self.followers.record_claim(capacity, claimed.len());
         let mut contexts = match &self.trace_contexts {
@@ -433,7 +446,7 @@ impl Lane for PaymentLane {
         stop_runs.recorded();
         let recorded = results.iter().zip(completions).rev().find(|(result, _)| result.is_ok());
         if let Some((_, completion)) = recorded {
-            self.history.acknowledged(completion.lease.claim.completed());
+            self.history.completed(completion.lease.claim.completed());
         }
         for (result, completion) in results.iter().zip(completions) {
             let Completion { lease, outcome } = &**completion;

@@ -18,4 +18,5 @@ pub(crate) mod gauges;
 pub(crate) mod lanes;
 pub(crate) mod log;
 pub(crate) mod metrics;
+mod state_file;
 pub(crate) mod traces;

@@ -7,6 +7,8 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use symphony_db::payment::worker::Commit;
+
 use crate::lane::LaneError;
 
 /// Calls run side by side, and the one that was acknowledged last need not have been committed last. So a few are
@@ -15,7 +17,7 @@ const REMEMBERED: usize = 8;
 
 /// The last acknowledged commits, and the newest epoch that any server has shown.
 #[derive(Debug)]
-pub(super) struct History<C> {
+pub struct History<C = Commit> {
     state: Mutex<State<C>>,
 }
 
@@ -24,11 +26,39 @@ struct State<C> {
     epoch: Option<i64>,
     /// The newest last.
     commits: VecDeque<C>,
+    /// Those of them that are completions, or were: the newest last.
+    completions: VecDeque<C>,
+}
+
+/// What of a history outlives the process: the newest epoch, and the last completions. Claims are left out, because a lease
+/// that is released after this was saved is no evidence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedHistory<C = Commit> {
+    /// The newest epoch that any server has shown.
+    pub epoch: Option<i64>,
+    /// The last acknowledged completions of this worker, the newest last.
+    pub completions: Vec<C>,
+}
+
+impl<C> Default for SavedHistory<C> {
+    fn default() -> Self {
+        Self { epoch: None, completions: Vec::new() }
+    }
 }
 
 impl<C: Copy> History<C> {
-    pub(super) fn new() -> Self {
-        Self { state: Mutex::new(State { epoch: None, commits: VecDeque::new() }) }
+    /// The history of a process that goes on where another of the same worker has ended.
+    #[must_use]
+    pub fn new(saved: SavedHistory<C>) -> Self {
+        let completions: VecDeque<C> = saved.completions.into_iter().collect();
+        Self { state: Mutex::new(State { epoch: saved.epoch, commits: completions.clone(), completions }) }
+    }
+
+    /// What to save now.
+    #[must_use]
+    pub fn to_save(&self) -> SavedHistory<C> {
+        let state = self.state();
+        SavedHistory { epoch: state.epoch, completions: state.completions.iter().copied().collect() }
     }
 
     /// What a new session is asked for.
@@ -50,17 +80,21 @@ impl<C: Copy> History<C> {
         }
         if state.epoch.replace(epoch) != Some(epoch) {
             state.commits.clear();
+            state.completions.clear();
         }
         Ok(())
     }
 
-    /// The database has acknowledged a commit.
-    pub(super) fn acknowledged(&self, commit: C) {
+    /// The database has acknowledged a claim.
+    pub(super) fn claimed(&self, commit: C) {
+        push(&mut self.state().commits, commit);
+    }
+
+    /// The database has acknowledged a completion.
+    pub(super) fn completed(&self, commit: C) {
         let mut state = self.state();
-        if state.commits.len() == REMEMBERED {
-            state.commits.pop_front();
-        }
-        state.commits.push_back(commit);
+        push(&mut state.commits, commit);
+        push(&mut state.completions, commit);
     }
 
     /// The leases of these claims are released: from now on they are no evidence.
@@ -73,16 +107,11 @@ impl<C: Copy> History<C> {
     }
 }
 
-/// A claim whose commit waits for no standby any more, because the wait was cancelled. A failover may lose it, and
-/// with it the record that
-/// its payments were sent: so they are not. Their leases expire, and their outcome is unknown then.
-pub(super) fn unreplicated(rows: usize) -> LaneError {
-    tracing::error!(
-        event = "CLAIM_NOT_REPLICATED",
-        rows,
-        "the wait of a claim for the synchronous standby was cancelled: its payments are not sent, their leases expire"
-    );
-    LaneError::Unavailable("the claim was not replicated to the synchronous standby".to_owned())
+fn push<C>(commits: &mut VecDeque<C>, commit: C) {
+    if commits.len() == REMEMBERED {
+        commits.pop_front();
+    }
+    commits.push_back(commit);
 }
 
 #[cfg(test)]
@@ -91,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_server_of_an_earlier_epoch_is_refused() {
-        let history = History::<u32>::new();
+        let history = History::<u32>::new(SavedHistory::default());
         history.see(3).unwrap();
         history.see(3).unwrap();
         let refused = history.see(2).unwrap_err().to_string();
@@ -102,20 +131,37 @@ mod tests {
 
     #[test]
     fn the_last_commits_are_remembered_without_those_of_released_leases() {
-        let history = History::new();
-        (0..20).for_each(|commit| history.acknowledged(commit));
+        let history = History::new(SavedHistory::default());
+        (0..20).for_each(|commit| history.claimed(commit));
         history.forget(|commit| *commit == 13);
         assert_eq!(history.remembered().1, [12, 14, 15, 16, 17, 18, 19]);
     }
 
     #[test]
     fn a_new_epoch_ends_what_is_remembered() {
-        let history = History::new();
+        let history = History::new(SavedHistory::default());
         history.see(2).unwrap();
-        history.acknowledged('a');
+        history.claimed('a');
         history.see(2).unwrap();
         assert_eq!(history.remembered(), (Some(2), vec!['a']));
         history.see(3).unwrap();
         assert_eq!(history.remembered(), (Some(3), vec![]));
+    }
+
+    #[test]
+    fn completions_of_the_newest_epoch_are_saved_and_a_later_process_asks_for_them() {
+        let history = History::new(SavedHistory::default());
+        history.see(2).unwrap();
+        history.completed(1);
+        history.see(3).unwrap();
+        (2..30).for_each(|commit| history.completed(commit));
+        // Many claims without a result do not replace what may be saved.
+        (30..50).for_each(|commit| history.claimed(commit));
+        let saved = history.to_save();
+        assert_eq!(saved, SavedHistory { epoch: Some(3), completions: (22..30).collect() });
+        let later = History::new(saved.clone());
+        assert_eq!(later.remembered(), (Some(3), saved.completions.clone()));
+        later.see(3).unwrap();
+        assert_eq!(later.to_save(), saved, "what was saved is saved again");
     }
 }

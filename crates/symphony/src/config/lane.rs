@@ -20,6 +20,7 @@ pub(crate) struct Payment {
     #[serde(deserialize_with = "parse_duration")]
     pub(super) repair_every: Duration,
     pub(crate) unserved_rails: UnservedRails,
+    pub(crate) state_file: String,
 }
 
 /// The event lane.

@@ -12,7 +12,7 @@ use symphony_relay::event::{EventConfig, EventLane};
 use symphony_relay::listener::PostgresListener;
 use symphony_relay::metadata::{MetadataConfig, MetadataLane};
 use symphony_relay::metrics::Meter;
-use symphony_relay::payment::PaymentLane;
+use symphony_relay::payment::{History, PaymentLane};
 use symphony_relay::rail::Rail;
 use symphony_relay::settings::OutOfRange;
 use symphony_relay::sink::Sink;
@@ -24,6 +24,7 @@ use symphony_sinks::ConfigError;
 use symphony_sinks::traces::Traces;
 
 use super::checks::{self, Serving};
+use super::state_file::StateFile;
 use crate::config::{Config, DestinationSection, UnservedRails};
 use crate::database;
 use crate::failure::Failure;
@@ -46,6 +47,8 @@ struct Payment {
     /// Where the rails that name it send to.
     endpoints: BTreeMap<String, String>,
     unserved: UnservedRails,
+    /// Where the history is saved; none without a state file.
+    state: Option<(StateFile, Arc<History>)>,
 }
 
 struct Event {
@@ -136,7 +139,11 @@ impl ServedLanes {
         let metadata = self.metadata.and_then(|metadata| Some((metadata, meters.next()?)));
         let payment = async {
             if let Some((payment, meter)) = payment {
-                work(payment.engine, meter, listen_target, Channel::PAYMENT, stop, Lane::Payment).await;
+                let work = work(payment.engine, meter, listen_target, Channel::PAYMENT, stop, Lane::Payment);
+                match payment.state {
+                    Some((file, history)) => file.keep(&history, work).await,
+                    None => work.await,
+                }
             }
         };
         let event = async {
@@ -180,10 +187,26 @@ impl Payment {
         if traces.is_some() {
             lane = lane.with_trace_contexts();
         }
+        let state = state_file(config, worker)?;
+        if let Some((_, history)) = &state {
+            lane = lane.with_history(Arc::clone(history));
+        }
         let engine = engine(lane, settings, "payment", traces.map(Traces::of_payments))?;
         let unserved = config.payment.own.unserved_rails;
-        Ok(Some((Self { engine, rails: inquiries, endpoints, unserved }, grace)))
+        Ok(Some((Self { engine, rails: inquiries, endpoints, unserved, state }, grace)))
     }
+}
+
+fn state_file(config: &Config, worker: &WorkerId) -> Result<Option<(StateFile, Arc<History>)>, Failure> {
+    let path = config.payment.own.state_file.trim();
+    if path.is_empty() {
+        return Ok(None);
+    }
+    if config.relayer.worker.trim().is_empty() {
+        return Err(Failure::usage("payment.state_file needs a name of the worker that stays the same")
+            .hint("set relayer.worker, to another name for each relayer"));
+    }
+    StateFile::open(path.as_ref(), worker).map(Some)
 }
 
 impl Event {

@@ -8,7 +8,8 @@ use symphony_testkit::proxy::{NewConnections, Proxy};
 use symphony_testkit::test_database::Server;
 use symphony_testkit::wait::{DEFAULT_TIMEOUT, until};
 
-use crate::harness::Harness;
+use crate::harness::{Harness, RAIL};
+use crate::relayer::USAGE_ERROR;
 
 #[tokio::test]
 async fn a_relayer_that_opens_an_epoch_logs_it_and_inquires_about_what_was_pending() {
@@ -131,10 +132,94 @@ async fn a_claim_whose_wait_for_the_standby_was_cancelled_sends_nothing() {
     for statement in ["alter system reset synchronous_standby_names", "select pg_reload_conf()"] {
         superuser.batch_execute(statement).await.unwrap();
     }
-    harness.expire_leases().await;
     let report = harness.reconcile().await;
     assert_eq!(report.counts.dispatched, 3);
     relayer.stop().await;
+}
+
+#[tokio::test]
+async fn claims_that_wait_for_an_absent_standby_use_up_no_attempt() {
+    let binaries = Binaries::find().unwrap();
+    let options = Options { durable: true, ..Options::default() };
+    let cluster = Cluster::start(&binaries, options).await.unwrap();
+    let database = Server::at(&cluster.url("postgres")).unwrap().database().await.unwrap();
+    let harness = Harness::on_database(database).await;
+    harness.set_rail(RAIL, &json!({"max_attempts": 2})).await;
+    harness.enqueue("waiting", 3).await;
+    let superuser = harness.superuser().await;
+    superuser.batch_execute("set synchronous_commit = local").await.unwrap();
+    for statement in ["alter system set synchronous_standby_names = 'absent'", "select pg_reload_conf()"] {
+        superuser.batch_execute(statement).await.unwrap();
+    }
+    // Its lease of 4 s ends while a claim waits, if the relayer does not end the wait.
+    let relayer = harness.start_relayer(&harness.settings()).await;
+    let waited = until("as many claims have failed as would use up all attempts", DEFAULT_TIMEOUT, async || {
+        relayer.log_count("CLAIM_NOT_REPLICATED").await >= 3
+    })
+    .await;
+    let attempts = harness.query_number("select count(*) from symphony.payment_outbox_attempts").await;
+    // Before anything is asserted: the removal of the database would wait for the standby too.
+    for statement in ["alter system reset synchronous_standby_names", "select pg_reload_conf()"] {
+        superuser.batch_execute(statement).await.unwrap();
+    }
+    waited.unwrap();
+    assert_eq!((attempts, harness.bank.requests().await.len() > 3), (0, false));
+    let report = harness.reconcile().await;
+    assert_eq!(report.counts.dispatched, 3);
+    let first =
+        "select count(*) from symphony.payment_outbox_attempts where attempt_no = 1 and state = 'DISPATCHED'";
+    assert_eq!(harness.query_number(first).await, 3, "each was dispatched by its first attempt");
+    relayer.stop().await;
+}
+
+/// Replaces the database by its copy, as a restore does in which the server looks the same.
+async fn restore(harness: &Harness, copy: &str) {
+    let (name, superuser) =
+        (harness.database.name(), harness.target.database("postgres").connect().await.unwrap());
+    harness.database.terminate_sessions().await.unwrap();
+    for statement in
+        [format!("drop database {name} with (force)"), format!("alter database {copy} rename to {name}")]
+    {
+        superuser.batch_execute(&statement).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_relayer_with_a_state_file_that_is_restarted_with_a_restored_database_opens_an_epoch() {
+    const PENDING: usize = 3;
+    let harness = Harness::start().await;
+    harness.enqueue("restored", PENDING).await;
+    let (name, copy) = (harness.database.name().to_owned(), format!("{}_copy", harness.database.name()));
+    harness.database.terminate_sessions().await.unwrap();
+    let elsewhere = harness.target.database("postgres").connect().await.unwrap();
+    elsewhere.batch_execute(&format!("create database {copy} template {name}")).await.unwrap();
+
+    let file = harness.folder.path().join("state.json");
+    let mut settings = harness.settings().payment("state_file", &format!("'{}'", file.display()));
+    settings.worker = "worker-1".to_owned();
+    let relayer = harness.start_relayer(&settings).await;
+    harness.wait_until_drained().await;
+    relayer.stop().await;
+    assert_eq!(harness.bank.payments().await, PENDING);
+
+    restore(&harness, &copy).await;
+    assert_eq!(harness.pending_count().await, i64::try_from(PENDING).unwrap());
+    let relayer = harness.start_relayer(&settings).await;
+    let line = relayer.wait_for_log("EPOCH_OPENED").await;
+    assert!(line.contains("does not find a commit"), "{line}");
+    harness.wait_until_drained().await;
+    let inquiries = harness.bank.requests().await.len() - harness.bank.payments().await;
+    assert_eq!(inquiries, PENDING, "each was inquired about, and none was sent again");
+    relayer.stop().await;
+
+    // The file is of this worker, and whole.
+    settings.worker = "worker-2".to_owned();
+    settings.refuses_to_start(harness.folder.path(), USAGE_ERROR, &["is of the worker \"worker-1\""]).await;
+    settings.worker = String::new();
+    settings.refuses_to_start(harness.folder.path(), USAGE_ERROR, &["set relayer.worker"]).await;
+    settings.worker = "worker-1".to_owned();
+    std::fs::write(&file, "{").unwrap();
+    settings.refuses_to_start(harness.folder.path(), USAGE_ERROR, &["damaged", "symphony recover open"]).await;
 }
 
 #[tokio::test]

@@ -24,6 +24,8 @@ pub(crate) struct Settings {
     pub(crate) url: String,
     /// Empty: the same as `url`.
     pub(crate) listen_url: String,
+    /// Empty: a name that no other process has.
+    pub(crate) worker: String,
     /// Settings of `[payment]`, as they are written in the file.
     pub(crate) payment: BTreeMap<&'static str, String>,
     /// Further lines of the file, such as another section.
@@ -47,6 +49,7 @@ impl Settings {
         Self {
             url: url.to_owned(),
             listen_url: String::new(),
+            worker: String::new(),
             payment: payment.map(|(name, value)| (name, value.to_owned())).into(),
             extra: String::new(),
             rails,
@@ -94,8 +97,8 @@ impl Settings {
     fn toml(&self) -> String {
         let mut text = format!(
             "[database]\nurl = '{}'\nlisten_url = '{}'\n\
-             [relayer]\nendpoints = '127.0.0.1:0'\nlog_level = '{}'\n[payment]\n",
-            self.url, self.listen_url, self.log_level
+             [relayer]\nworker = '{}'\nendpoints = '127.0.0.1:0'\nlog_level = '{}'\n[payment]\n",
+            self.url, self.listen_url, self.worker, self.log_level
         );
         for (name, value) in &self.payment {
             let _ = writeln!(text, "{name} = {value}");
