@@ -44,7 +44,8 @@ comment on trigger operations_never_change on symphony.payment_outbox_operations
 create or replace trigger quarantine_is_append_only
   before delete or truncate or update of
     quarantine_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_count, created_at, redrive_of, claimed_by,
-    claimed_at, lease_expires_at, ledger_attempt_no, ledger_state, ledger_completed_at, database_user, quarantined_at
+    claimed_at, lease_expires_at, epoch, claimed_epoch, claimed_endpoint, ledger_attempt_no, ledger_state, ledger_completed_at, database_user,
+    quarantined_at
   on symphony.payment_outbox_quarantine
   for each statement execute function symphony.refuse_change('the quarantine is append-only');
 alter table symphony.payment_outbox_quarantine enable always trigger quarantine_is_append_only;

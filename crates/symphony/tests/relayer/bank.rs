@@ -80,10 +80,10 @@ impl Bank {
     }
 
     /// Waits until it has received this many requests, handled or not.
-    pub(crate) async fn wait_for_received(&self, requests: u64) {
+    pub(crate) async fn wait_for_received(&self, requests: usize) {
         let condition = async || {
             let stats: Value = serde_json::from_str(&http::get(self.address, "/v1/stats").await).unwrap();
-            stats["received"].as_u64().unwrap() >= requests
+            stats["received"].as_u64().unwrap() >= u64::try_from(requests).unwrap()
         };
         until(format!("the bank has received {requests} requests"), DEFAULT_TIMEOUT, condition).await.unwrap();
     }

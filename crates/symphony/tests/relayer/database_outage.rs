@@ -126,7 +126,7 @@ async fn a_lease_that_cannot_be_renewed_ends_its_dispatch_and_the_bank_is_asked_
     // The bank has received every payment, and takes longer than a lease to answer.
     harness.bank.set_faults(&json!({"latency": "8s"})).await;
     harness.enqueue("silent", IN_FLIGHT).await;
-    harness.wait_for_leases(IN_FLIGHT).await;
+    harness.bank.wait_for_received(IN_FLIGHT).await;
     network.stall(Direction::Both);
     relayer.wait_for_log("its dispatch is cancelled").await;
     network.release();
@@ -151,7 +151,7 @@ async fn a_relayer_that_is_told_to_stop_while_the_database_is_down_exits_all_the
     let first = harness.start_relayer(&settings).await;
     harness.bank.set_faults(&json!({"latency": "1s"})).await;
     harness.enqueue("unrecorded", IN_FLIGHT).await;
-    harness.wait_for_leases(IN_FLIGHT).await;
+    harness.bank.wait_for_received(IN_FLIGHT).await;
     network.cut(NewConnections::Refuse).await;
     first.stop().await;
 

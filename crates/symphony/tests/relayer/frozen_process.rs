@@ -23,7 +23,7 @@ async fn a_relayer_that_was_frozen_while_it_sent_records_nothing() {
     harness.bank.set_faults(&json!({"latency": "1500ms"})).await;
     let late = harness.start_relayer(&harness.settings()).await;
     harness.enqueue("frozen", HELD).await;
-    harness.wait_for_leases(HELD).await;
+    harness.bank.wait_for_received(HELD).await;
     late.program.suspend();
     harness.bank.set_faults(&json!({"latency": "0ms"})).await;
     let successor = harness.start_relayer(&harness.settings()).await;

@@ -136,7 +136,7 @@ async fn a_relayer_whose_claims_are_refused_is_not_ready() {
     harness.bank.set_faults(&json!({"latency": "60s"})).await;
     let relayer = harness.start_relayer(&harness.settings()).await;
     harness.enqueue("running", 1).await;
-    harness.wait_for_leases(1).await;
+    harness.bank.wait_for_received(1).await;
     assert_eq!(relayer.metric_sum("symphony_claims_failing").await, 0);
     let claim = "execute on function symphony.claim_outbox_batch";
     let superuser = harness.superuser().await;

@@ -37,7 +37,7 @@ async fn a_second_signal_leaves_at_once_and_leases_expire() {
     harness.bank.set_faults(&json!({"latency": "60s"})).await;
     let first = harness.start_relayer(&harness.settings().payment_defaults()).await;
     harness.enqueue("left", 5).await;
-    harness.wait_for_leases(5).await;
+    harness.bank.wait_for_received(5).await;
     first.program.term();
     first.wait_for_log("stopping").await;
     let (status, body) = first.get("/readyz").await;
