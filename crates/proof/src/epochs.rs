@@ -19,12 +19,11 @@ const CLAIMS: [(&str, &str); 4] = [
     ("claim_metadata_batch", "select count(*) from symphony.claim_metadata_batch('worker', 1)"),
 ];
 const EPOCHS: &str = "select count(*) from symphony.epoch";
-/// The newest epoch is of this server, which was compared with it after its start, and every rail has it.
+/// The newest epoch is of this server, and every rail has it.
 const IS_CURRENT: &str = "select count(*)
     from (select e.* from symphony.epoch e order by e.counter desc limit 1) e
     where e.system_identifier = (select system_identifier from pg_control_system())
       and e.timeline = symphony.server_timeline()
-      and (select s.started_at from symphony.epoch_server s) = pg_postmaster_start_time()
       and not exists (select from symphony.payment_rails r where (r.epoch, r.epoch_timeline) <> (e.counter, e.timeline))";
 
 async fn due_in_all_lanes(sessions: &Sessions, name: &str) -> Result<(), Failure> {

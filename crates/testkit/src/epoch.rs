@@ -32,7 +32,6 @@ pub async fn change_system(owner: &Client) -> Result<(), Error> {
              where e.counter = (select max(n.counter) from symphony.epoch n);
              alter table symphony.epoch enable always trigger epochs_are_append_only;
              alter table symphony.epoch enable always trigger epochs_never_change;
-             update symphony.epoch_server s set started_at = s.started_at - interval '1 microsecond';
              commit",
         )
         .await

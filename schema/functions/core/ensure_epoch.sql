@@ -1,8 +1,8 @@
 -- Opens a new epoch if this server is not the one of the newest epoch; otherwise does nothing.
 --
 -- Every claim calls it first, or does its first statement itself, so that no claim is granted under a wrong epoch. The
--- timeline is compared each time. The system identifier is in a file, and is compared once after each start of the
--- server: epoch_server has the start for which it was.
+-- timeline and the system identifier are compared each time. The latter is in a file, which is read once after each
+-- start of the server: epoch_server has what was read.
 --
 -- Until the transaction ends, the setting symphony.epoch has the current epoch, and symphony.opened_epoch the one that
 -- the claim opened.
@@ -22,15 +22,24 @@ begin
     perform set_config('symphony.opened_epoch', '', true);
   end if;
   select e.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int
-         and (select s.started_at = pg_postmaster_start_time() from epoch_server s)
+         and e.system_identifier = (select s.system_identifier from epoch_server s where s.started_at = pg_postmaster_start_time())
          and set_config('symphony.epoch', e.counter::text, true) is not null
   into v_is_current
-  from (select e.counter, e.timeline from epoch e order by e.counter desc limit 1) e;
+  from (select e.counter, e.timeline, e.system_identifier from epoch e order by e.counter desc limit 1) e;
   if v_is_current then
     return;
   end if;
 
-  select (e.timeline, e.system_identifier) = (server_timeline(), (select s.system_identifier from pg_control_system() s))
+  update epoch_server s
+  set started_at = pg_postmaster_start_time(),
+      system_identifier = c.system_identifier
+  from pg_control_system() c
+  where s.ctid = (
+    select l.ctid
+    from epoch_server l
+    where l.started_at <> pg_postmaster_start_time()
+    for update skip locked);
+  select (e.timeline, e.system_identifier) = (server_timeline(), (select c.system_identifier from pg_control_system() c))
   into v_is_current
   from epoch e
   order by e.counter desc
@@ -38,14 +47,6 @@ begin
   if v_is_current is not true then
     perform advance_epoch(p_worker_id, null, null);
   end if;
-  -- Whatever epoch is the newest by now, a session of this server has found or opened it.
-  update epoch_server s
-  set started_at = pg_postmaster_start_time()
-  where s.ctid = (
-    select l.ctid
-    from epoch_server l
-    where l.started_at <> pg_postmaster_start_time()
-    for update skip locked);
   perform set_config('symphony.epoch', current_epoch()::text, true);
 end
 $$;

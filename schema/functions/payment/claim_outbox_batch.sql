@@ -177,11 +177,11 @@ begin
   -- Before the lock: a claim that opens an epoch needs a stronger one, and two that held this one would wait for each other.
   -- The first statement of ensure_epoch, because the call takes five times as long.
   select e.timeline = ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int
-         and (select s.started_at = pg_postmaster_start_time() from epoch_server s)
+         and e.system_identifier = (select s.system_identifier from epoch_server s where s.started_at = pg_postmaster_start_time())
          and coalesce(current_setting('symphony.opened_epoch', true), '') = ''
          and set_config('symphony.epoch', e.counter::text, true) is not null
   into v_is_same_server
-  from (select e.counter, e.timeline from epoch e order by e.counter desc limit 1) e;
+  from (select e.counter, e.timeline, e.system_identifier from epoch e order by e.counter desc limit 1) e;
   if v_is_same_server is not true then
     perform ensure_epoch(p_worker_id);
   end if;

@@ -100,17 +100,21 @@ insert into symphony.epoch (counter, system_identifier, timeline, reason)
 select 1, s.system_identifier, ('x' || pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8))::bit(32)::int, 'installed'
 from pg_catalog.pg_control_system() s;
 
--- The start of the server process whose system identifier was last compared with the newest epoch. To read the identifier takes longer than the rest
--- of a small claim, and it cannot change while the server runs. A copy of this table on another server has another start time.
+-- The system identifier of this server, as read after its last start. To read it from its file takes longer than the rest of a small claim, and it
+-- cannot change while the server runs. A copy of this table on another server has another start time.
 create table symphony.epoch_server (
-  is_only_row boolean     not null default true,
-  started_at  timestamptz not null,
+  is_only_row       boolean     not null default true,
+  started_at        timestamptz not null,
+  system_identifier bigint      not null,
   constraint epoch_server_pkey primary key (is_only_row),
   constraint epoch_server_has_one_row check (is_only_row)
 );
 
-insert into symphony.epoch_server (started_at) values (pg_catalog.pg_postmaster_start_time());
+insert into symphony.epoch_server (started_at, system_identifier)
+select pg_catalog.pg_postmaster_start_time(), s.system_identifier
+from pg_catalog.pg_control_system() s;
 
-comment on table symphony.epoch_server is 'Which start of which server the newest epoch was last compared with. Touched by ensure_epoch alone.';
+comment on table symphony.epoch_server is 'The system identifier of the server, as read after its last start. Touched by ensure_epoch alone.';
 comment on column symphony.epoch_server.is_only_row is 'Always true: the table has one row.';
-comment on column symphony.epoch_server.started_at is 'pg_postmaster_start_time() of a server whose system identifier was that of the newest epoch.';
+comment on column symphony.epoch_server.started_at is 'pg_postmaster_start_time() of the server whose system identifier this is.';
+comment on column symphony.epoch_server.system_identifier is 'Its system identifier, as pg_control_system() names it.';
