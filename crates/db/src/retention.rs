@@ -43,7 +43,7 @@ pub struct Retention {
     pub keep_days: Option<i32>,
     /// What ended before this is past its retention.
     pub cutoff: Option<Timestamp>,
-    /// Who set it; none if nobody did.
+    /// Who set it; none while it is the default.
     pub changed_by: Option<String>,
     /// Why.
     pub reason: Option<String>,

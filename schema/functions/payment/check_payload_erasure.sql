@@ -2,7 +2,7 @@
 --
 -- It applies to every role, the owner and superusers included. The change is allowed if payment_payload_erasures has the
 -- outbox, the operations log has that erasure, nothing but the payload changes, and the new payload is the one tombstone
--- that follows from the erasure and the old row. So whoever writes these rows past the function does the audited
+-- that follows from the erasure and the old row. So a role that writes these rows past the function does the audited
 -- erasure and nothing else: a tombstone cannot be replaced, and its digest is that of the payload which it replaced. The
 -- trigger's argument completes the message of refuse_change.
 -- Locks: nothing. Raises: P0001. For: the triggers on payment_outbox_attempts and payment_outbox_quarantine.

@@ -122,7 +122,7 @@ impl StateFile {
         }
     }
 
-    /// Replaces the file: whoever reads it finds the old contents or the new ones, whole.
+    /// Replaces the file: a reader finds the old contents or the new ones, whole.
     fn write(&self, history: &SavedHistory) -> io::Result<()> {
         let completions = history.completions.iter();
         let contents = Contents {
