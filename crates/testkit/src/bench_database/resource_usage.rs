@@ -97,16 +97,22 @@ impl Postmaster {
     }
 
     /// The CPU time of the postmaster, of its children, and of children that have ended.
+    ///
+    /// A child that ends during the reading moves from the second to the third, and would be in neither: then it reads again.
     fn cpu_seconds(self) -> Option<f64> {
-        let own = stat(self.0)?;
-        let mut ticks = own.ticks + own.ticks_of_ended;
-        for entry in fs::read_dir("/proc").ok()?.flatten() {
-            let child = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(stat);
-            ticks += child
-                .filter(|child| child.parent == self.0)
-                .map_or(0.0, |child| child.ticks + child.ticks_of_ended);
+        loop {
+            let own = stat(self.0)?;
+            let mut ticks = own.ticks + own.ticks_of_ended;
+            for entry in fs::read_dir("/proc").ok()?.flatten() {
+                let child = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(stat);
+                ticks += child
+                    .filter(|child| child.parent == self.0)
+                    .map_or(0.0, |child| child.ticks + child.ticks_of_ended);
+            }
+            if stat(self.0)?.ticks_of_ended.total_cmp(&own.ticks_of_ended).is_eq() {
+                return Some(ticks / TICKS_PER_SECOND);
+            }
         }
-        Some(ticks / TICKS_PER_SECOND)
     }
 }
 
