@@ -18,6 +18,7 @@ PAGES = [
     HOME,
     "ARCHITECTURE.md",
     "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
     "bench/peers/README.md",
