@@ -10,6 +10,7 @@
 //! - [`lanes`]: the lanes that the settings name, with their engines and destinations
 //! - [`log`]: the log's format and filters
 //! - [`metrics`]: the engine's metrics for Prometheus
+//! - [`systemd`]: what a unit of `Type=notify` hears
 //! - [`traces`]: the trace exporter, and counts of exported and dropped spans
 
 pub(crate) mod checks;
@@ -19,4 +20,5 @@ pub(crate) mod lanes;
 pub(crate) mod log;
 pub(crate) mod metrics;
 mod state_file;
+pub(crate) mod systemd;
 pub(crate) mod traces;

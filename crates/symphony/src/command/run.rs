@@ -27,7 +27,7 @@ use crate::{
         lanes::ServedLanes,
         log,
         metrics::{LaneMetrics, Metrics},
-        traces,
+        systemd, traces,
     },
     shutdown_signals::ShutdownSignals,
 };
@@ -158,6 +158,7 @@ impl Arguments {
         }
         output::print_line(&format!("{started}\n"))?;
         tracing::info!(worker = worker.as_str(), endpoints = place, console = console_place, "the relayer starts");
+        systemd::report_start();
         let lanes = served.lanes();
         let meter = |lane: &Lane| match lane {
             Lane::Payment | Lane::Metadata => LaneMetrics::with_repair(lane.name(), metrics.clone()),
@@ -210,6 +211,7 @@ async fn until_stopped(
         stop.request_stop();
         signals_received += 1;
         if signals_received == 1 {
+            systemd::report_stop();
             tracing::info!(grace = ?grace, "stopping: running dispatches may finish; a second signal stops at once");
         } else {
             tracing::warn!("stopping at once: leases expire, and another relayer claims their rows");

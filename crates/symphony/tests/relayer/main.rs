@@ -14,6 +14,7 @@
 //! - [`startup_checks`], [`unserved_rails`], [`config_secrets`]: refusals and warnings at the start
 //! - [`http_endpoints`], [`log_events`], [`log_redaction`]: metrics, health and log
 //! - [`ledger_partitions`]: a relayer adds partitions to the ledger
+//! - [`systemd`]: what a service manager hears
 //! - [`one_role`]: a login with symphony_executor alone runs every lane
 //! - [`trace_export`]: spans; [`recording_server`] receives them
 //! - [`alert_rules`], [`firing_alerts`]: the shipped alerts and dashboard, as files and in a running [`prometheus`]
@@ -54,6 +55,7 @@ mod relayer;
 mod shutdown;
 mod slow_rails;
 mod startup_checks;
+mod systemd;
 mod trace_export;
 mod unknown_outcome;
 mod unserved_rails;
