@@ -14,6 +14,7 @@
 //! - `ordered_rail`, `ordered_rail_load`: FIFO rails; `unknown_outcome`: redrives; `endpoints`: which bank
 //!   an unknown outcome belongs to; `rails`: pauses and in-flight limits
 //! - `event`: the event lane, its contract and its claims; `metadata`: the metadata lane, its status machine and its claims
+//! - `published_outcomes`: the events that tell a producer how its payments ended
 //! - `payload_limits`: the size of a payload and of a claim
 //! - `erasure`: the erasure of payloads
 //! - `epochs`, `epoch_rows`, `epoch_numbers`: another server, payments of earlier epochs, and numbers across epochs
@@ -47,6 +48,7 @@ mod ordered_rail_runs;
 mod orphans;
 mod parent_tables;
 mod payload_limits;
+mod published_outcomes;
 mod races;
 mod rails;
 mod replication;
@@ -137,7 +139,7 @@ pub fn named(name: &str) -> Option<&'static Proof> {
     ALL.iter().find(|proof| proof.name == name)
 }
 
-static ALL: [Proof; 35] = [
+static ALL: [Proof; 36] = [
     Proof {
         number: 1,
         name: "no_role_can_change_the_ledger",
@@ -364,6 +366,13 @@ static ALL: [Proof; 35] = [
         promise: "What a worker reports about a payment that the database has lost is recorded once, without personal data; no role can \
                   change it. The outcome of a lease that was only lost is not recorded.",
         run: |database| Box::pin(orphans::are_kept(database)),
+    },
+    Proof {
+        number: 44,
+        name: "a_rail_that_publishes_outcomes_publishes_each_ending_once_in_its_transaction",
+        promise: "On a rail with publish_outcomes each ending of a payment, and each resolution that changes what the producer was told, \
+                  is one event of the event lane, in the transaction that records it; other rails publish nothing.",
+        run: |database| Box::pin(published_outcomes::are_exact(database)),
     },
 ];
 

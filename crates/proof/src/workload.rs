@@ -22,9 +22,9 @@ const STEPS: usize = 70;
 const PARTICIPANTS: [&str; 5] = ["alice", "bob", "carol", "dave", "erin"];
 const RAILS: [(&str, &str); 4] = [
     ("plain", "{}"),
-    ("ordered", r#"{"ordered": true}"#),
+    ("ordered", r#"{"ordered": true, "publish_outcomes": true}"#),
     ("capped", r#"{"max_in_flight": 7}"#),
-    ("strict", r#"{"max_attempts": 2}"#),
+    ("strict", r#"{"max_attempts": 2, "publish_outcomes": true}"#),
 ];
 
 /// The results of the functions.

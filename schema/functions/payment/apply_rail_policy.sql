@@ -1,7 +1,8 @@
 -- Changes the policy of an existing rail, and the rows that depend on it: leases in flight and parked rows.
 --
 -- p_before is the rail as it is. A field that the policy does not name stays as it is.
--- Locks: nothing; the caller holds payment_rails in EXCLUSIVE mode. Raises: P7005 for a backoff cap below the base.
+-- Locks: nothing; the caller holds payment_rails in EXCLUSIVE mode. Raises: P7005 for a backoff cap below the base, and for
+-- publish_outcomes without the event lane.
 -- For: register_payment_rail and set_payment_rail.
 create or replace function symphony.apply_rail_policy(p_before symphony.payment_rails, p_policy jsonb, p_actor text)
   returns symphony.payment_rails
@@ -21,6 +22,7 @@ begin
         on_epoch_change = coalesce(p_policy ->> 'on_epoch_change', r.on_epoch_change),
         max_in_flight = case when p_policy ? 'max_in_flight' then (p_policy ->> 'max_in_flight')::int else r.max_in_flight end,
         key_memory_seconds = case when p_policy ? 'key_memory_seconds' then (p_policy ->> 'key_memory_seconds')::int else r.key_memory_seconds end,
+        publish_outcomes = coalesce((p_policy ->> 'publish_outcomes')::boolean, r.publish_outcomes),
         updated_by = p_actor,
         updated_at = clock_timestamp()
     where r.rail_type = p_before.rail_type
@@ -32,6 +34,11 @@ begin
             hint = 'Set both, or check the current one in symphony.payment_rail_policies.';
   end;
 
+  if v_after.publish_outcomes and not p_before.publish_outcomes and not event_lane_is_installed() then
+    raise exception 'p_policy: publish_outcomes needs the event lane, which is not installed'
+      using errcode = 'P7005',
+            hint = 'Install it with: symphony install --lane event.';
+  end if;
   if p_before.max_in_flight is null and v_after.max_in_flight is not null then
     -- Leases granted before the limit count from now on.
     insert into payment_rail_in_flight (rail_type, lease_token, outbox_id)

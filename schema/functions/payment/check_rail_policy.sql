@@ -12,7 +12,8 @@ create or replace function symphony.check_rail_policy(p_policy jsonb)
 as $$
 declare
   v_known constant text[] := array['max_attempts', 'backoff_base_seconds', 'backoff_cap_seconds', 'ordered', 'max_in_flight',
-                                   'on_unknown', 'key_memory_seconds', 'on_epoch_change'];
+                                   'on_unknown', 'key_memory_seconds', 'on_epoch_change',
+                                   'publish_outcomes'];
   v_field text;
   v_value jsonb;
 begin
@@ -24,15 +25,15 @@ begin
       raise exception 'p_policy has no field %', v_field
         using errcode = 'P7005',
               hint = format('The fields are %s.', array_to_string(v_known, ', '));
-    elsif v_field = 'ordered' and jsonb_typeof(v_value) <> 'boolean'
+    elsif v_field in ('ordered', 'publish_outcomes') and jsonb_typeof(v_value) <> 'boolean'
        or v_field = 'on_unknown' and (v_value #>> '{}' in ('INQUIRE', 'RESEND', 'STOP')) is not true
        or v_field = 'on_epoch_change' and (v_value #>> '{}' in ('INQUIRE', 'HOLD')) is not true
-       or v_field not in ('ordered', 'on_unknown', 'on_epoch_change')
+       or v_field not in ('ordered', 'on_unknown', 'on_epoch_change', 'publish_outcomes')
           and not (jsonb_typeof(v_value) = 'number' and v_value #>> '{}' ~ '^[0-9]{1,9}$')
           and not (jsonb_typeof(v_value) = 'null' and v_field in ('max_in_flight', 'key_memory_seconds')) then
       raise exception 'p_policy: % cannot be %', v_field, left(v_value::text, 40)
         using errcode = 'P7005',
-              hint = 'ordered is true or false; on_unknown is INQUIRE, RESEND or STOP; on_epoch_change is INQUIRE or HOLD; the others are whole numbers.';
+              hint = 'ordered and publish_outcomes are true or false; on_unknown is INQUIRE, RESEND or STOP; on_epoch_change is INQUIRE or HOLD; the others are whole numbers.';
     elsif jsonb_typeof(v_value) = 'number' then
       perform check_range('p_policy: ' || v_field, (v_value #>> '{}')::bigint, 1, case v_field
         when 'max_attempts' then 20

@@ -95,7 +95,7 @@ begin
   -- Keeps rail policies constant during the call; see lock_rail_policies.
   lock table payment_rails in row share mode;
 
-  -- The usual case: DISPATCHED at the first attempt, on a rail without order and limit. There is no earlier ledger row to count,
+  -- The usual case: DISPATCHED at the first attempt, on a rail without order and limit that publishes no outcomes. There is no earlier ledger row to count,
   -- because (outbox_id, 1) is unique; the DELETE is the lock, as in record_terminal_attempts. If an outbox is given twice, only
   -- its first outcome is considered. What this statement leaves out goes on below.
   begin
@@ -117,7 +117,7 @@ begin
         and p.lease_expires_at > now()
         and p.attempt_count = 0
         -- An expression, so that no plan reads the claim order of these rails.
-        and p.rail_type || '' = any (array(select r.rail_type from payment_rails r where not r.ordered and r.max_in_flight is null))
+        and p.rail_type || '' = any (array(select r.rail_type from payment_rails r where not r.ordered and r.max_in_flight is null and not r.publish_outcomes))
         and g.state = 'DISPATCHED'
         -- Arguments that need neither a check nor cleaning.
         and coalesce(char_length(g.rail_reference), 0) <= 200

@@ -53,13 +53,15 @@ declare
   v_sequence_ids  bigint[];
   -- Whether a rail with max_in_flight has a free lease again.
   v_capacity_freed     boolean;
+  -- The outboxes that ended on rails that publish outcomes.
+  v_to_publish    uuid[];
 begin
   with leased as materialized (
     select g.place, p.ctid as pending_row, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key,
            p.rail_type, p.payload, p.claimed_at, p.claimed_by, p.claimed_endpoint, p.created_at, p.next_attempt_at,
            coalesce(p.claimed_epoch, p.epoch) as epoch,
            g.state as outcome, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds,
-           r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight,
+           r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight, r.publish_outcomes,
            coalesce(l.attempt_no, 0) + 1 as attempt_no,
            case
              when g.state in ('RETRYABLE', 'ZOMBIE_REQUEUE') and coalesce(l.attempt_no, 0) + 1 >= r.max_attempts then 'FAILED'
@@ -70,7 +72,7 @@ begin
       as g (pending_row, state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds, place)
     join payment_outbox_pending p on p.ctid = g.pending_row
     cross join lateral (
-      select r.max_attempts, r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight
+      select r.max_attempts, r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight, r.publish_outcomes
       from payment_rails r
       where r.rail_type = p.rail_type
       limit 1
@@ -140,11 +142,16 @@ begin
          array_agg(s.participant_id) filter (where s.ordered and s.retry_at is null),
          array_agg(s.rail_type) filter (where s.ordered and s.retry_at is null),
          array_agg(s.sequence_id) filter (where s.ordered and s.retry_at is null),
-         bool_or(s.max_in_flight is not null)
-  into v_places, v_outbox_ids, v_attempt_nos, v_states, v_retry_ats, v_worker_ids, v_participants, v_rails, v_sequence_ids, v_capacity_freed
+         bool_or(s.max_in_flight is not null),
+         array_agg(s.outbox_id) filter (where s.publish_outcomes and s.retry_at is null)
+  into v_places, v_outbox_ids, v_attempt_nos, v_states, v_retry_ats, v_worker_ids, v_participants, v_rails, v_sequence_ids, v_capacity_freed,
+       v_to_publish
   from outcomes s;
 
   perform unpark_successors(v_participants, v_rails, v_sequence_ids, v_capacity_freed);
+  if v_to_publish is not null then
+    perform publish_payment_outcomes(v_to_publish);
+  end if;
   if coalesce(cardinality(v_places), 0) < cardinality(p_pending_rows) then
     perform quarantine_outbox(p.outbox_id)
     from unnest(p_pending_rows) with ordinality as g (pending_row, place)

@@ -38,14 +38,18 @@ declare
   v_attempt_ids  constant uuid[] := uuidv7s(cardinality(p_outbox_ids));
   v_ordered      text[];
   v_limited      text[];
+  v_publishing   text[];
   -- The rows that ended on ordered rails, as parallel arrays.
   v_participants text[];
   v_rails        text[];
   v_sequence_ids bigint[];
   v_capacity_freed    boolean;
+  -- The outboxes that ended on rails that publish outcomes.
+  v_to_publish   uuid[];
 begin
-  select array_agg(r.rail_type) filter (where r.ordered), array_agg(r.rail_type) filter (where r.max_in_flight is not null)
-  into v_ordered, v_limited
+  select array_agg(r.rail_type) filter (where r.ordered), array_agg(r.rail_type) filter (where r.max_in_flight is not null),
+         array_agg(r.rail_type) filter (where r.publish_outcomes)
+  into v_ordered, v_limited, v_publishing
   from payment_rails r;
 
   with deleted as (
@@ -92,12 +96,16 @@ begin
          array_agg(n.participant_id) filter (where n.rail_type = any (v_ordered)),
          array_agg(n.rail_type) filter (where n.rail_type = any (v_ordered)),
          array_agg(n.sequence_id) filter (where n.rail_type = any (v_ordered)),
-         bool_or(n.rail_type = any (v_limited))
-  into places, attempt_nos, v_participants, v_rails, v_sequence_ids, v_capacity_freed
+         bool_or(n.rail_type = any (v_limited)),
+         array_agg(n.outbox_id order by n.place) filter (where n.rail_type = any (v_publishing))
+  into places, attempt_nos, v_participants, v_rails, v_sequence_ids, v_capacity_freed, v_to_publish
   from numbered n;
 
   if v_participants is not null or v_capacity_freed then
     perform unpark_successors(v_participants, v_rails, v_sequence_ids, v_capacity_freed);
+  end if;
+  if v_to_publish is not null then
+    perform publish_payment_outcomes(v_to_publish);
   end if;
 end
 $$;

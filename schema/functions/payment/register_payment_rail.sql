@@ -49,6 +49,7 @@ begin
         on_unknown = default,
         key_memory_seconds = default,
         on_epoch_change = default,
+        publish_outcomes = default,
         retired_at = null
     where r.rail_type = p_rail_type;
   end if;

@@ -2,7 +2,8 @@
 --
 -- PAID: the money moved, and the payment can never be redriven. NOT_PAID: it did not, and the payment may be redriven.
 -- SKIPPED: a failure with known outcome needs no action. NOT_PAID can be corrected to PAID, which only prevents a
--- payment; every other second resolution is refused.
+-- payment; every other second resolution is refused. A resolution that changes what the producer was told is published
+-- on a rail with publish_outcomes: PAID, and NOT_PAID of an unknown outcome.
 -- Locks: the key. Raises: P7003, P7005, 25000 outside READ COMMITTED. For: symphony_operator.
 create or replace function symphony.resolve_payment_outbox(
   p_outbox_id      uuid,
@@ -41,6 +42,9 @@ begin
   values (uuidv7(), 'RESOLVE', p_outbox_id, p_resolution, v_failure.rail_type, p_actor, p_reason)
   returning o.operation_id, o.created_at
   into operation_id, resolved_at;
+  if p_resolution = 'PAID' or p_resolution = 'NOT_PAID' and v_failure.error_code in (select u.error_code from unknown_outcome_codes u) then
+    perform publish_payment_outcomes(array[p_outbox_id], p_resolution);
+  end if;
 end
 $$;
 

@@ -70,6 +70,7 @@ create table symphony.payment_rails (
   key_memory_seconds   int,
   on_epoch_change      text        not null default 'INQUIRE',
   held_since_epoch     bigint,
+  publish_outcomes     boolean     not null default false,
   epoch                bigint      not null,
   epoch_timeline       int         not null,
   updated_by           text        not null,
@@ -99,6 +100,7 @@ comment on column symphony.payment_rails.on_unknown is 'What to do when an outco
 comment on column symphony.payment_rails.key_memory_seconds is 'How long the rail remembers an idempotency key; null is for ever.';
 comment on column symphony.payment_rails.on_epoch_change is 'What to do with the payments of earlier epochs when a new one opens: INQUIRE about each before it is sent, or HOLD the rail.';
 comment on column symphony.payment_rails.held_since_epoch is 'The epoch that held the rail: claims skip it until recover_epoch. Null: it is not held.';
+comment on column symphony.payment_rails.publish_outcomes is 'Whether the transaction that ends a payment also publishes the outcome to the event lane; see publish_payment_outcomes.';
 comment on column symphony.payment_rails.epoch is 'The newest epoch: the same on all rails, and kept here because every enqueue and every claim reads a rail anyway.';
 comment on column symphony.payment_rails.epoch_timeline is 'The timeline of the newest epoch.';
 comment on column symphony.payment_rails.updated_by is 'Who changed the policy last.';

@@ -44,6 +44,8 @@ struct Rail {
     on_unknown_options: Vec<(&'static str, bool)>,
     on_epoch_change: &'static str,
     on_epoch_change_options: Vec<(&'static str, bool)>,
+    outcomes: &'static str,
+    publishes_outcomes: bool,
     key_retention: String,
     changed: String,
 }
@@ -78,6 +80,8 @@ impl Rail {
                 .iter()
                 .map(|known| (known.as_str(), *known == rail.on_epoch_change))
                 .collect(),
+            outcomes: if rail.publish_outcomes { "published as events" } else { "in the ledger only" },
+            publishes_outcomes: rail.publish_outcomes,
             key_retention: rail
                 .key_memory_seconds
                 .map_or_else(|| "forever".to_owned(), |time| seconds(f64::from(time))),
@@ -106,6 +110,8 @@ pub(super) struct PolicyForm {
     on_unknown: OnUnknown,
     #[serde(default)]
     on_epoch_change: Option<OnEpochChange>,
+    #[serde(default)]
+    publish_outcomes: Option<bool>,
     #[serde(default)]
     actor: String,
     reason: String,
@@ -196,6 +202,7 @@ pub(super) async fn policy(
         max_in_flight,
         on_unknown: Some(form.on_unknown),
         on_epoch_change: form.on_epoch_change,
+        publish_outcomes: form.publish_outcomes,
         ..RailPolicy::default()
     };
     let audit = AuditContext { actor: form.actor, reason: form.reason }.for_caller(&visitor.caller)?;

@@ -37,6 +37,8 @@ pub struct Rail {
     pub on_epoch_change: OnEpochChange,
     /// The epoch that holds it: claims skip it until an operator releases it; none if it is not held.
     pub held_since_epoch: Option<i64>,
+    /// Whether it publishes to the event lane how its payments end.
+    pub publish_outcomes: bool,
 }
 
 impl Rail {
@@ -63,6 +65,7 @@ pub(super) fn from_row(row: &tokio_postgres::Row) -> Result<Rail, tokio_postgres
         retired_at: row.try_get("retired_at")?,
         on_epoch_change: row.try_get("on_epoch_change")?,
         held_since_epoch: row.try_get("held_since_epoch")?,
+        publish_outcomes: row.try_get("publish_outcomes")?,
     })
 }
 
@@ -103,6 +106,9 @@ pub struct RailPolicy {
     /// What to do with payments of earlier epochs when a new one is opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_epoch_change: Option<OnEpochChange>,
+    /// Whether to publish to the event lane how its payments end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub publish_outcomes: Option<bool>,
 }
 
 /// A change to an optional field.

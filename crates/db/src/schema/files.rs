@@ -175,6 +175,8 @@ static PAYMENT: Component = Component {
         "functions/payment/endpoint_of_unknown_outcome.sql",
         "functions/payment/enqueue_payment_outbox.sql",
         "functions/payment/enqueue_payment_outbox_batch.sql",
+        "functions/payment/event_lane_is_installed.sql",
+        "functions/payment/publish_payment_outcomes.sql",
         "functions/payment/erase_payment_payload.sql",
         "functions/payment/erased_payload_matches.sql",
         "functions/payment/extend_ledger_at.sql",

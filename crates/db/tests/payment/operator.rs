@@ -86,11 +86,13 @@ async fn a_policy_sets_what_it_names_clears_what_it_clears_and_leaves_the_rest()
         on_unknown: Some(OnUnknown::Stop),
         key_memory_seconds: Change::Set(86_400),
         on_epoch_change: Some(OnEpochChange::Hold),
+        publish_outcomes: Some(true),
     };
     let set = register_rail(&operator, "instant", &policy, AUDIT).await.unwrap();
     assert_eq!((set.max_attempts, set.backoff_base_seconds, set.backoff_cap_seconds), (3, 2, 60));
     assert_eq!((set.ordered, set.paused, set.on_unknown), (true, false, OnUnknown::Stop));
     assert_eq!((set.max_in_flight, set.key_memory_seconds), (Some(8), Some(86_400)));
+    assert!(set.publish_outcomes);
     assert_eq!((set.rail_type.as_str(), set.updated_by.as_str()), ("instant", "Ada"));
 
     let cleared = RailPolicy { max_in_flight: Change::Clear, ..RailPolicy::default() };

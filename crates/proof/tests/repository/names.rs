@@ -54,6 +54,8 @@ struct Known {
     sources: BTreeSet<String>,
     /// String literals of the programs, such as the values of a setting.
     literals: BTreeSet<String>,
+    /// The types of events that SQL publishes, such as `payment.failed`.
+    event_types: BTreeSet<String>,
     /// The keys of each section of symphony.example.toml, commented ones included.
     settings: BTreeMap<String, BTreeSet<String>>,
 }
@@ -92,6 +94,12 @@ impl Known {
                 .filter(|text| is_word(text))
                 .map(str::to_owned)
                 .collect(),
+            event_types: files(is_sql)
+                .iter()
+                .flat_map(|file| file.text.split('\''))
+                .filter(|text| text.strip_prefix("payment.").is_some_and(is_word))
+                .map(str::to_owned)
+                .collect(),
             settings: settings(&std::fs::read_to_string(root().join("symphony.example.toml")).unwrap()),
         }
     }
@@ -124,7 +132,8 @@ impl Known {
             && is_word(key)
         {
             let nested = self.settings.contains_key(span);
-            return (!keys.contains(key) && !nested).then_some("no such setting in symphony.example.toml");
+            let known = keys.contains(key) || nested || self.event_types.contains(span);
+            return (!known).then_some("no such setting in symphony.example.toml");
         }
         if let Some(variable) = span.split('=').next().filter(|variable| variable.starts_with("SYMPHONY_")) {
             return (!self.sources.contains(variable)).then_some("no such variable");

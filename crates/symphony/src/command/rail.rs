@@ -169,6 +169,9 @@ struct Policy {
     /// When a new epoch opens: inquire about each payment before it is sent, or hold the rail until symphony recover
     #[arg(long, value_name = "INQUIRE|HOLD")]
     on_epoch_change: Option<OnEpochChange>,
+    /// Publish to the event lane how each payment ends: payment.dispatched, payment.failed and others
+    #[arg(long, value_name = "true|false")]
+    publish_outcomes: Option<bool>,
 }
 
 /// A number, or `none` to clear the setting.
@@ -204,6 +207,7 @@ impl From<Policy> for RailPolicy {
             on_unknown: given.on_unknown,
             key_memory_seconds: change(given.key_memory),
             on_epoch_change: given.on_epoch_change,
+            publish_outcomes: given.publish_outcomes,
         }
     }
 }
@@ -311,6 +315,7 @@ pub(super) fn text(rails: &[Rail]) -> String {
         "on unknown",
         "key memory",
         "on epoch",
+        "outcomes",
         "paused",
         "changed by",
     ];
@@ -325,6 +330,7 @@ pub(super) fn text(rails: &[Rail]) -> String {
             rail.on_unknown.to_string(),
             rail.key_memory_seconds.map_or_else(|| "forever".to_owned(), |seconds| format!("{seconds}s")),
             rail.on_epoch_change.to_string(),
+            if rail.publish_outcomes { "published" } else { "ledger only" }.to_owned(),
             match (rail.is_registered(), rail.held_since_epoch) {
                 (true, Some(_)) => "held".to_owned(),
                 (true, None) => yes_or_no(rail.paused),

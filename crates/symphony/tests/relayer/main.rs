@@ -16,6 +16,7 @@
 //! - [`ledger_partitions`]: a relayer adds partitions to the ledger
 //! - [`systemd`]: what a service manager hears
 //! - [`one_role`]: a login with symphony_executor alone runs every lane
+//! - [`followed_payments`]: a service learns from events how its payments ended
 //! - [`trace_export`]: spans; [`recording_server`] receives them
 //! - [`alert_rules`], [`firing_alerts`]: the shipped alerts and dashboard, as files and in a running [`prometheus`]
 #![expect(
@@ -32,6 +33,7 @@ mod crash_recovery;
 mod database_outage;
 mod epoch;
 mod firing_alerts;
+mod followed_payments;
 mod frozen_process;
 mod harness;
 mod http;
