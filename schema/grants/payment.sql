@@ -67,6 +67,7 @@ to symphony_operator, symphony_readonly, symphony_auditor;
 
 grant select on
   symphony.archived_ledger_partitions,
+  symphony.held_payment_streams,
   symphony.orphaned_outcomes,
   symphony.supervisor_outbox_status,
   symphony.outbox_operational_status,

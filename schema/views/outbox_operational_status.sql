@@ -15,6 +15,11 @@ select p.outbox_id,
          when p.lease_expires_at <= now() then 'LEASE_EXPIRED'
          when r.paused then 'PAUSED'
          when r.held_since_epoch is not null then 'HELD'
+         when r.on_failure = 'HOLD' and exists (
+           select from symphony.payment_stream_holds h
+           where h.participant_id = p.participant_id
+             and h.rail_type = p.rail_type
+             and h.sequence_id < p.sequence_id) then 'HELD_BY_FAILURE'
          when r.ordered and exists (
            select from symphony.payment_outbox_pending e
            where e.participant_id = p.participant_id
@@ -57,4 +62,4 @@ left join lateral (
 ) a on true;
 
 comment on view symphony.outbox_operational_status is
-  'One row per pending outbox: LEASED, LEASE_EXPIRED, PAUSED, HELD since a new epoch, PARKED behind an earlier row of its participant, SCHEDULED or DUE. Its counts are 0 or 1, so that they add up to supervisor_outbox_status.';
+  'One row per pending outbox: LEASED, LEASE_EXPIRED, PAUSED, HELD since a new epoch, HELD_BY_FAILURE of its participant, PARKED behind an earlier row of its participant, SCHEDULED or DUE. Its counts are 0 or 1, so that they add up to supervisor_outbox_status.';

@@ -55,8 +55,8 @@ select a.outbox_id,
         from symphony.payment_outbox_operations o
         where o.outbox_id = a.outbox_id
           and o.operation = 'RESOLVE'
-        -- As in outbox_resolution: PAID wins.
-        order by (o.resolution = 'PAID') desc
+        -- As in outbox_resolution: NOT_PAID is replaced by any other.
+        order by o.resolution = 'NOT_PAID'
         limit 1),
        (select e.erased_at
         from symphony.payment_payload_erasures e

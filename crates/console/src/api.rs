@@ -4,6 +4,7 @@ mod audit;
 mod audit_context;
 mod dead_letters;
 mod events;
+mod held_streams;
 mod leases;
 mod metadata;
 mod operations;
@@ -64,6 +65,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     all.extend(overview::endpoints());
     all.extend(rails::endpoints());
     all.extend(same_endpoints::endpoints());
+    all.extend(held_streams::endpoints());
     all.extend(outboxes::endpoints());
     all.extend(dead_letters::endpoints());
     all.extend(operations::endpoints());

@@ -15,7 +15,7 @@ pub mod worker;
 pub use outcome::{Completed, Completion, Lease, OUTCOME_UNKNOWN, Outcome, RailAnswer, Reason};
 pub use rail::{Change, Rail, RailPolicy};
 pub use states::{
-    AttemptState, EventKind, OnEpochChange, OnUnknown, OperationKind, OrphanKind, OutboxState, OutboxStatus,
-    Resolution,
+    AttemptState, EventKind, OnEpochChange, OnFailure, OnUnknown, OperationKind, OrphanKind, OutboxState,
+    OutboxStatus, Resolution,
 };
 pub use symphony_client::Payload;

@@ -11,7 +11,8 @@
 //!   `replication`: also through a parent table or a subscription
 //! - `enqueue`, `keys`, `wakeup`, `sequences`: the transaction of a producer
 //! - `leases`, `races`, `max_attempts`, `backoff`: claims, leases and retries
-//! - `ordered_rail`, `ordered_rail_load`: FIFO rails; `unknown_outcome`: redrives; `endpoints`: which bank
+//! - `ordered_rail`, `ordered_rail_load`: FIFO rails; `held_streams`, `held_streams_races`: those
+//!   on which a failure holds later payments; `unknown_outcome`: redrives; `endpoints`: which bank
 //!   an unknown outcome belongs to; `rails`: pauses and in-flight limits
 //! - `event`: the event lane, its contract and its claims; `metadata`: the metadata lane, its status machine and its claims
 //! - `published_outcomes`: the events that tell a producer how its payments ended
@@ -36,6 +37,8 @@ mod erasure;
 mod event;
 mod evidence;
 mod grants;
+mod held_streams;
+mod held_streams_races;
 mod keys;
 mod late_commit;
 mod leases;
@@ -139,7 +142,7 @@ pub fn named(name: &str) -> Option<&'static Proof> {
     ALL.iter().find(|proof| proof.name == name)
 }
 
-static ALL: [Proof; 36] = [
+static ALL: [Proof; 38] = [
     Proof {
         number: 1,
         name: "no_role_can_change_the_ledger",
@@ -373,6 +376,20 @@ static ALL: [Proof; 36] = [
         promise: "On a rail with publish_outcomes each ending of a payment, and each resolution that changes what the producer was told, \
                   is one event of the event lane, in the transaction that records it; other rails publish nothing.",
         run: |database| Box::pin(published_outcomes::are_exact(database)),
+    },
+    Proof {
+        number: 45,
+        name: "a_failure_on_a_rail_that_holds_stops_the_later_payments_of_its_participant",
+        promise: "On an ordered rail with on_failure HOLD no later payment of the participant is leased until an operator redrives, resolves \
+                  or skips the failure; a redrive takes its place. Other participants and rails go on.",
+        run: |database| Box::pin(held_streams::wait_for_an_operator(database)),
+    },
+    Proof {
+        number: 46,
+        name: "no_payment_passes_a_failure_that_holds_its_stream_and_none_waits_for_ever",
+        promise: "The same holds while workers claim, producers enqueue and operators release at the same time, and every payment is \
+                  dispatched in the end.",
+        run: |database| Box::pin(held_streams_races::keep_the_order(database)),
     },
 ];
 

@@ -59,13 +59,15 @@ proofs! {
     an_unknown_outcome_of_another_endpoint_is_reported_to_the_worker
     an_outcome_of_an_outbox_that_the_database_does_not_know_is_recorded_once_and_kept
     a_rail_that_publishes_outcomes_publishes_each_ending_once_in_its_transaction
+    a_failure_on_a_rail_that_holds_stops_the_later_payments_of_its_participant
+    no_payment_passes_a_failure_that_holds_its_stream_and_none_waits_for_ever
 }
 
 #[test]
 fn every_promise_of_the_database_has_its_proof_and_its_test() {
     let numbers: BTreeSet<u8> = symphony_proof::all().iter().map(|proof| proof.number).collect();
     // 26 to 29 are about the relayer as a process.
-    assert_eq!(numbers, (1..=25).chain(30..=39).chain([44]).collect());
+    assert_eq!(numbers, (1..=25).chain(30..=39).chain(44..=46).collect());
     let names: Vec<&str> = symphony_proof::all().iter().map(|proof| proof.name).collect();
     assert_eq!(names, TESTED);
 }

@@ -1,16 +1,22 @@
--- Changes the policy of an existing rail, and the rows that depend on it: leases in flight and parked rows.
+-- Changes the policy of an existing rail, and the rows that depend on it: leases in flight, parked rows and holds.
 --
 -- p_before is the rail as it is. A field that the policy does not name stays as it is.
--- Locks: nothing; the caller holds payment_rails in EXCLUSIVE mode. Raises: P7005 for a backoff cap below the base, and for
--- publish_outcomes without the event lane.
+-- Locks: the holds that it releases, for which it waits at most 3 s; the caller holds payment_rails in EXCLUSIVE mode. Raises: P7005 for a backoff cap below the base, for
+-- on_failure HOLD without order, and for publish_outcomes without the event lane.
 -- For: register_payment_rail and set_payment_rail.
 create or replace function symphony.apply_rail_policy(p_before symphony.payment_rails, p_policy jsonb, p_actor text)
   returns symphony.payment_rails
   language plpgsql
   set search_path = pg_catalog, symphony, pg_temp
+  set lock_timeout = '3s'
 as $$
 declare
-  v_after payment_rails;
+  v_after        payment_rails;
+  v_constraint   text;
+  -- The failures that held streams, as parallel arrays.
+  v_participants text[];
+  v_rails        text[];
+  v_sequence_ids bigint[];
 begin
   begin
     update payment_rails r
@@ -22,12 +28,19 @@ begin
         on_epoch_change = coalesce(p_policy ->> 'on_epoch_change', r.on_epoch_change),
         max_in_flight = case when p_policy ? 'max_in_flight' then (p_policy ->> 'max_in_flight')::int else r.max_in_flight end,
         key_memory_seconds = case when p_policy ? 'key_memory_seconds' then (p_policy ->> 'key_memory_seconds')::int else r.key_memory_seconds end,
+        on_failure = coalesce(p_policy ->> 'on_failure', r.on_failure),
         publish_outcomes = coalesce((p_policy ->> 'publish_outcomes')::boolean, r.publish_outcomes),
         updated_by = p_actor,
         updated_at = clock_timestamp()
     where r.rail_type = p_before.rail_type
     returning r.* into v_after;
   exception when check_violation then
+    get stacked diagnostics v_constraint = constraint_name;
+    if v_constraint = 'payment_rails_only_an_ordered_rail_holds' then
+      raise exception 'p_policy: on_failure HOLD needs ordered = true: only an ordered rail has successors to hold'
+        using errcode = 'P7005',
+              hint = 'Set both, or leave on_failure at CONTINUE.';
+    end if;
     -- check_rail_policy has checked everything else.
     raise exception 'p_policy: backoff_cap_seconds must not be below backoff_base_seconds'
       using errcode = 'P7005',
@@ -50,6 +63,17 @@ begin
   elsif v_after.max_in_flight is null then
     delete from payment_rail_in_flight s where s.rail_type = p_before.rail_type;
   end if;
+  if p_before.on_failure = 'HOLD' and v_after.on_failure = 'CONTINUE' then
+    with released as (
+      delete from payment_stream_holds h
+      where h.rail_type = p_before.rail_type
+      returning h.participant_id, h.rail_type, h.sequence_id
+    )
+    select array_agg(r.participant_id), array_agg(r.rail_type), array_agg(r.sequence_id)
+    into v_participants, v_rails, v_sequence_ids
+    from released r;
+    perform unpark_successors(v_participants, v_rails, v_sequence_ids, false);
+  end if;
   if p_before.ordered and not v_after.ordered then
     -- Without order no row waits for another.
     update payment_outbox_pending p
@@ -66,4 +90,4 @@ end
 $$;
 
 comment on function symphony.apply_rail_policy(symphony.payment_rails, jsonb, text) is
-  'Changes the policy of an existing rail, with its leases in flight and its parked rows.';
+  'Changes the policy of an existing rail, with its leases in flight, its parked rows and its holds.';

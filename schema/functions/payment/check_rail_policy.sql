@@ -1,8 +1,8 @@
 -- Checks a rail policy: refuses what is no JSON object, unknown fields, and values of the wrong type or out of range.
 --
 -- payment_rails has the same bounds as constraints. This check runs first, so that an invalid policy is reported
--- before any problem of the rail. apply_rail_policy checks that the backoff cap is not below the base, because that
--- depends on the rail.
+-- before any problem of the rail. apply_rail_policy checks that the backoff cap is not below the base and that only an
+-- ordered rail holds, because that depends on the rail.
 -- Locks: nothing. Raises: P7005. For: register_payment_rail and set_payment_rail.
 create or replace function symphony.check_rail_policy(p_policy jsonb)
   returns void
@@ -13,7 +13,7 @@ as $$
 declare
   v_known constant text[] := array['max_attempts', 'backoff_base_seconds', 'backoff_cap_seconds', 'ordered', 'max_in_flight',
                                    'on_unknown', 'key_memory_seconds', 'on_epoch_change',
-                                   'publish_outcomes'];
+                                   'publish_outcomes', 'on_failure'];
   v_field text;
   v_value jsonb;
 begin
@@ -28,12 +28,13 @@ begin
     elsif v_field in ('ordered', 'publish_outcomes') and jsonb_typeof(v_value) <> 'boolean'
        or v_field = 'on_unknown' and (v_value #>> '{}' in ('INQUIRE', 'RESEND', 'STOP')) is not true
        or v_field = 'on_epoch_change' and (v_value #>> '{}' in ('INQUIRE', 'HOLD')) is not true
-       or v_field not in ('ordered', 'on_unknown', 'on_epoch_change', 'publish_outcomes')
+       or v_field = 'on_failure' and (v_value #>> '{}' in ('CONTINUE', 'HOLD')) is not true
+       or v_field not in ('ordered', 'on_unknown', 'on_epoch_change', 'publish_outcomes', 'on_failure')
           and not (jsonb_typeof(v_value) = 'number' and v_value #>> '{}' ~ '^[0-9]{1,9}$')
           and not (jsonb_typeof(v_value) = 'null' and v_field in ('max_in_flight', 'key_memory_seconds')) then
       raise exception 'p_policy: % cannot be %', v_field, left(v_value::text, 40)
         using errcode = 'P7005',
-              hint = 'ordered and publish_outcomes are true or false; on_unknown is INQUIRE, RESEND or STOP; on_epoch_change is INQUIRE or HOLD; the others are whole numbers.';
+              hint = 'ordered and publish_outcomes are true or false; on_unknown is INQUIRE, RESEND or STOP; on_epoch_change is INQUIRE or HOLD; on_failure is CONTINUE or HOLD; the others are whole numbers.';
     elsif jsonb_typeof(v_value) = 'number' then
       perform check_range('p_policy: ' || v_field, (v_value #>> '{}')::bigint, 1, case v_field
         when 'max_attempts' then 20

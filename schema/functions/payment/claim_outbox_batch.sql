@@ -7,7 +7,8 @@
 -- The claim reads the queue rail by rail, so a paused rail or a rail at its in-flight limit costs nothing, however
 -- many rows it has. The merged order of all rails, by next_attempt_at and created_at, decides how many rows each rail
 -- contributes. On an ordered rail (FIFO) the claim takes the head of each participant's stream only. Sequence order is
--- commit order, so a claim that sees a row also sees every earlier row of the stream. The planner's choices are pinned,
+-- commit order, so a claim that sees a row also sees every earlier row of the stream. With on_failure HOLD it takes no row
+-- behind a failure that holds the stream; see hold_payment_streams. The planner's choices are pinned,
 -- because a session keeps its plans and the table may have been empty when they were made. Where a stream is read,
 -- rail_type || '' keeps them from the index of the claim order.
 --
@@ -95,6 +96,7 @@ declare
   -- The rails that have due rows and capacity, as parallel arrays.
   v_rails          text[];
   v_ordered        boolean[];
+  v_holds          boolean[];
   v_low_watermarks timestamptz[];
   v_capacities     int[];
   v_quotas         int[];
@@ -266,6 +268,7 @@ begin
   for v_round in 1 .. 20 loop
     v_rails := '{}';
     v_ordered := '{}';
+    v_holds := '{}';
     v_low_watermarks := '{}';
     v_capacities := '{}';
     v_row_ids := '{}';
@@ -273,7 +276,7 @@ begin
     v_wanted := p_batch_size - v_claimed;
 
     for v_rail in
-      select r.rail_type, r.ordered, r.max_in_flight, r.low_watermark
+      select r.rail_type, r.ordered, r.holds, r.max_in_flight, r.low_watermark
       from rails_with_due_rows(v_limits, v_has_watermarks) r
     loop
       v_capacity := least(v_wanted, (v_limits ->> v_rail.rail_type)::int);
@@ -292,6 +295,7 @@ begin
       end if;
       v_rails := v_rails || v_rail.rail_type;
       v_ordered := v_ordered || v_rail.ordered;
+      v_holds := v_holds || v_rail.holds;
       v_low_watermarks := v_low_watermarks || v_rail.low_watermark;
       v_capacities := v_capacities || v_capacity;
     end loop;
@@ -306,7 +310,7 @@ begin
         from unnest(v_rails) with ordinality as r (rail_type, place)
         left join (
           select r.rail_type
-          from unnest(v_rails, v_ordered, v_low_watermarks, v_capacities) as r (rail_type, ordered, low_watermark, capacity)
+          from unnest(v_rails, v_ordered, v_holds, v_low_watermarks, v_capacities) as r (rail_type, ordered, holds, low_watermark, capacity)
           cross join lateral (
             select f.next_attempt_at, f.created_at
             from (
@@ -332,6 +336,14 @@ begin
                    and e.sequence_id < f.sequence_id
                    and e.rail_type || '' = r.rail_type
                  limit 1) is null
+                 and (not r.holds
+                      or (
+                        select true
+                        from payment_stream_holds h
+                        where h.participant_id = f.participant_id
+                          and h.rail_type = r.rail_type
+                          and h.sequence_id < f.sequence_id
+                        limit 1) is null)
             limit r.capacity
           ) d
           order by d.next_attempt_at, d.created_at
@@ -379,19 +391,30 @@ begin
           ) f
           join payment_outbox_pending p on p.ctid = f.row_id
           where (p.lease_expires_at is null or p.lease_expires_at <= now())
-            -- FIFO: only a row without an earlier pending row of its participant on this rail.
-            and (
-              select true
-              from payment_outbox_pending e
-              where e.participant_id = p.participant_id
-                and e.sequence_id >= coalesce((
-                  select m.sequence_id
-                  from payment_stream_low_marks m
-                  where m.participant_id = p.participant_id
-                    and m.rail_type = p.rail_type), 1)
-                and e.sequence_id < p.sequence_id
-                and e.rail_type || '' = p.rail_type
-              limit 1) is null
+            -- FIFO: only a row without an earlier pending row of its participant on this rail, nor an earlier failure that holds the
+            -- stream. A CASE, so that the first look-up, which v_examined counts, is made for each row.
+            and case
+              when (
+                select true
+                from payment_outbox_pending e
+                where e.participant_id = p.participant_id
+                  and e.sequence_id >= coalesce((
+                    select m.sequence_id
+                    from payment_stream_low_marks m
+                    where m.participant_id = p.participant_id
+                      and m.rail_type = p.rail_type), 1)
+                  and e.sequence_id < p.sequence_id
+                  and e.rail_type || '' = p.rail_type
+                limit 1) then false
+              when v_holds[i] then (
+                select true
+                from payment_stream_holds h
+                where h.participant_id = p.participant_id
+                  and h.rail_type = p.rail_type
+                  and h.sequence_id < p.sequence_id
+                limit 1) is null
+              else true
+            end
           order by f.next_attempt_at, f.created_at
           limit v_head_limit
           for update of p skip locked

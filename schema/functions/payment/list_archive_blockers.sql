@@ -2,7 +2,8 @@
 --
 -- PENDING: rows of its range that have not ended, and so would write to it. UNKNOWN_OUTCOME and DEAD_LETTER: failures that
 -- no operator has redriven or resolved; neither is possible after the archive. REDRIVE_PENDING: failures whose redrive has not
--- ended. A failure that was resolved as NOT_PAID does not block: an operator has decided.
+-- ended. A failure that was resolved as NOT_PAID does not block: an operator has decided. But HELD_STREAM does: it holds the later
+-- payments of its participant until it is redriven or skipped.
 -- Locks: nothing. Raises: P7005 if there is no such partition. For: symphony_operator, symphony_readonly,
 -- symphony_auditor.
 create or replace function symphony.list_archive_blockers(p_partition_name text)
@@ -46,6 +47,11 @@ begin
       select case when f.error_code in (select u.error_code from unknown_outcome_codes u) then 'UNKNOWN_OUTCOME' else 'DEAD_LETTER' end, f.outbox_id
       from failures f
       where f.operation is null
+      union all
+      select distinct 'HELD_STREAM', f.outbox_id
+      from failures f
+      join payment_stream_holds h on h.outbox_id = f.outbox_id
+      where f.operation is not null
       union all
       select 'REDRIVE_PENDING', f.outbox_id
       from failures f

@@ -3,7 +3,7 @@
 -- A worker that finds a rail failing probes it with such a row: one that has failed says little about the rail, and the
 -- newest is far from the rows that failed, which were the oldest. Of rows that were enqueued together the last comes first.
 -- On an ordered rail only heads count. It looks at the newest thousand due rows; if they were all attempted, or wait
--- behind a head, it returns none, and the worker claims in the usual order. bytes is an upper bound of the payloads.
+-- behind a head or a failure that holds the stream, it returns none, and the worker claims in the usual order. bytes is an upper bound of the payloads.
 -- rail_type || '' keeps the plan from the index of the claim order.
 -- Locks: the rows it returns (SKIP LOCKED). For: claim_outbox_batch.
 create or replace function symphony.lock_first_attempts(
@@ -58,7 +58,14 @@ begin
                    and m.rail_type = p.rail_type), 1)
                and e.sequence_id < p.sequence_id
                and e.rail_type || '' = p.rail_type
-             limit 1) is null)
+             limit 1) is null
+             and (
+               select true
+               from payment_stream_holds h
+               where h.participant_id = p.participant_id
+                 and h.rail_type = p.rail_type
+                 and h.sequence_id < p.sequence_id
+               limit 1) is null)
     order by f.next_attempt_at desc, f.created_at desc
     limit p_max_rows
     for update of p skip locked

@@ -2,8 +2,8 @@
 --
 -- A head and its followers are a run: the rows of one participant that follow each other without a pending row between
 -- them. The worker dispatches a run one row after the other, in the order of sequence_id, and starts none before the one
--- ahead of it has ended as DISPATCHED. A follower is due, unleased, not attempted before and of the current epoch, so its
--- outcome is certain; it may be parked. A run has
+-- ahead of it has ended as DISPATCHED. A follower is due, unleased, not attempted before, of the current epoch, so its
+-- outcome is certain, and not behind a failure that holds the stream; it may be parked. A run has
 -- at most 16 rows, so that a worker that dies leaves few unknown outcomes. There is no run on a rail whose on_unknown is
 -- STOP or whose max_attempts is 1, because an operator would have to resolve rows that the dead worker never sent.
 --
@@ -30,11 +30,12 @@ declare
   c_max_followers constant int := 15;
   v_may_run       boolean;
   v_epoch         bigint;
+  v_holds         boolean;
 begin
   row_ids := '{}';
   bytes := 0;
-  select r.on_unknown <> 'STOP' and r.max_attempts > 1, r.epoch
-  into v_may_run, v_epoch
+  select r.on_unknown <> 'STOP' and r.max_attempts > 1, r.epoch, r.on_failure = 'HOLD'
+  into v_may_run, v_epoch, v_holds
   from payment_rails r
   where r.rail_type = p_rail_type;
   if p_max_rows <= 0 or not v_may_run then
@@ -55,7 +56,13 @@ begin
       select s.row_id, row_number() over w as place, bool_and(s.may_follow) over w as is_unbroken
       from (
         select n.ctid as row_id, n.sequence_id,
-               n.lease_token is null and n.attempt_count = 0 and n.epoch = v_epoch and n.next_attempt_at <= now() as may_follow
+               n.lease_token is null and n.attempt_count = 0 and n.epoch = v_epoch and n.next_attempt_at <= now()
+               and not (v_holds and exists (
+                 select
+                 from payment_stream_holds h
+                 where h.participant_id = n.participant_id
+                   and h.rail_type = p_rail_type
+                   and h.sequence_id < n.sequence_id)) as may_follow
         from payment_outbox_pending n
         where n.participant_id = p.participant_id
           and n.rail_type || '' = p_rail_type

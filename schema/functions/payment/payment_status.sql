@@ -3,7 +3,8 @@
 -- Counting pending rows stops at p_max_rows for each rail and kind; a null p_max_rows counts all of them. more_due says
 -- that due_unleased_count, leased_count and expired_lease_count are lower bounds, more_scheduled the same of
 -- scheduled_count. Parked rows are due. Dead letters are counted exactly, from the index of failures: a bound would hide
--- an old one that may have been paid. That takes time in proportion to the failures of the ledger, not to the queue.
+-- an old one that may have been paid. That takes time in proportion to the failures of the ledger, not to the queue. So are
+-- held_streams: the participants of a rail whose later payments a failure holds.
 -- Locks: nothing. Raises: P7005.
 -- For: supervisor_outbox_status, whose readers need EXECUTE because PostgreSQL calls a view's functions as the reader.
 create or replace function symphony.payment_status(
@@ -52,10 +53,16 @@ begin
       and o.operation_id is null
     group by a.rail_type
   ),
+  holds as (
+    select h.rail_type, count(distinct h.participant_id) as held_streams
+    from payment_stream_holds h
+    group by h.rail_type
+  ),
   described as (
     select r.rail_type,
            r.paused,
            r.held_since_epoch,
+           coalesce(h.held_streams, 0) as held_streams,
            coalesce(p.due + p.parked, 0) as due_unleased_count,
            coalesce(p.leased, 0) as leased_count,
            coalesce(p.expired, 0) as expired_lease_count,
@@ -69,6 +76,7 @@ begin
     from payment_rails r
     left join pending p on p.rail_type = r.rail_type
     left join dead_letters d on d.rail_type = r.rail_type
+    left join holds h on h.rail_type = r.rail_type
     where r.retired_at is null
        or p.rail_type is not null
        or d.rail_type is not null

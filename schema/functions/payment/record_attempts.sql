@@ -47,7 +47,7 @@ declare
   v_states        symphony.outbox_attempt_state[];
   v_retry_ats     timestamptz[];
   v_worker_ids    text[];
-  -- The rows that ended on ordered rails, as parallel arrays.
+  -- The rows that ended on ordered rails and hold nothing, as parallel arrays.
   v_participants  text[];
   v_rails         text[];
   v_sequence_ids  bigint[];
@@ -55,13 +55,15 @@ declare
   v_capacity_freed     boolean;
   -- The outboxes that ended on rails that publish outcomes.
   v_to_publish    uuid[];
+  -- The failures that hold their streams.
+  v_to_hold       uuid[];
 begin
   with leased as materialized (
     select g.place, p.ctid as pending_row, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key,
            p.rail_type, p.payload, p.claimed_at, p.claimed_by, p.claimed_endpoint, p.created_at, p.next_attempt_at,
            coalesce(p.claimed_epoch, p.epoch) as epoch,
            g.state as outcome, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds,
-           r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight, r.publish_outcomes,
+           r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight, r.publish_outcomes, r.on_failure,
            coalesce(l.attempt_no, 0) + 1 as attempt_no,
            case
              when g.state in ('RETRYABLE', 'ZOMBIE_REQUEUE') and coalesce(l.attempt_no, 0) + 1 >= r.max_attempts then 'FAILED'
@@ -72,7 +74,7 @@ begin
       as g (pending_row, state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds, place)
     join payment_outbox_pending p on p.ctid = g.pending_row
     cross join lateral (
-      select r.max_attempts, r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight, r.publish_outcomes
+      select r.max_attempts, r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight, r.publish_outcomes, r.on_failure
       from payment_rails r
       where r.rail_type = p.rail_type
       limit 1
@@ -94,6 +96,7 @@ begin
   ),
   outcomes as materialized (
     select l.*,
+           l.state = 'FAILED' and l.on_failure = 'HOLD' as holds,
            case
              when l.state in ('DISPATCHED', 'FAILED') then null
              when l.retry_delay_seconds is not null then now() + make_interval(secs => l.retry_delay_seconds)
@@ -139,15 +142,19 @@ begin
       and s.retry_at is not null
   )
   select array_agg(s.place), array_agg(s.outbox_id), array_agg(s.attempt_no), array_agg(s.state), array_agg(s.retry_at), array_agg(s.claimed_by),
-         array_agg(s.participant_id) filter (where s.ordered and s.retry_at is null),
-         array_agg(s.rail_type) filter (where s.ordered and s.retry_at is null),
-         array_agg(s.sequence_id) filter (where s.ordered and s.retry_at is null),
+         array_agg(s.participant_id) filter (where s.ordered and s.retry_at is null and not s.holds),
+         array_agg(s.rail_type) filter (where s.ordered and s.retry_at is null and not s.holds),
+         array_agg(s.sequence_id) filter (where s.ordered and s.retry_at is null and not s.holds),
          bool_or(s.max_in_flight is not null),
-         array_agg(s.outbox_id) filter (where s.publish_outcomes and s.retry_at is null)
+         array_agg(s.outbox_id) filter (where s.publish_outcomes and s.retry_at is null),
+         array_agg(s.outbox_id) filter (where s.holds)
   into v_places, v_outbox_ids, v_attempt_nos, v_states, v_retry_ats, v_worker_ids, v_participants, v_rails, v_sequence_ids, v_capacity_freed,
-       v_to_publish
+       v_to_publish, v_to_hold
   from outcomes s;
 
+  if v_to_hold is not null then
+    perform hold_payment_streams(v_to_hold);
+  end if;
   perform unpark_successors(v_participants, v_rails, v_sequence_ids, v_capacity_freed);
   if v_to_publish is not null then
     perform publish_payment_outcomes(v_to_publish);

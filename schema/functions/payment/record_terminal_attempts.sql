@@ -39,17 +39,21 @@ declare
   v_ordered      text[];
   v_limited      text[];
   v_publishing   text[];
-  -- The rows that ended on ordered rails, as parallel arrays.
+  v_holding      text[];
+  -- The rows that ended on ordered rails and hold nothing, as parallel arrays.
   v_participants text[];
   v_rails        text[];
   v_sequence_ids bigint[];
   v_capacity_freed    boolean;
   -- The outboxes that ended on rails that publish outcomes.
   v_to_publish   uuid[];
+  -- The failures that hold their streams.
+  v_to_hold      uuid[];
 begin
   select array_agg(r.rail_type) filter (where r.ordered), array_agg(r.rail_type) filter (where r.max_in_flight is not null),
-         array_agg(r.rail_type) filter (where r.publish_outcomes)
-  into v_ordered, v_limited, v_publishing
+         array_agg(r.rail_type) filter (where r.publish_outcomes),
+         coalesce(array_agg(r.rail_type) filter (where r.on_failure = 'HOLD'), '{}')
+  into v_ordered, v_limited, v_publishing, v_holding
   from payment_rails r;
 
   with deleted as (
@@ -72,7 +76,7 @@ begin
               g.attempt_id, coalesce(p.claimed_epoch, p.epoch) as epoch
   ),
   numbered as materialized (
-    select g.*,
+    select g.*, g.state = 'FAILED' and g.rail_type = any (v_holding) as holds,
            coalesce((
              select a.attempt_no
              from payment_outbox_attempts a
@@ -93,14 +97,18 @@ begin
     from numbered n
   )
   select array_agg(n.place order by n.place), array_agg(n.attempt_no order by n.place),
-         array_agg(n.participant_id) filter (where n.rail_type = any (v_ordered)),
-         array_agg(n.rail_type) filter (where n.rail_type = any (v_ordered)),
-         array_agg(n.sequence_id) filter (where n.rail_type = any (v_ordered)),
+         array_agg(n.participant_id) filter (where n.rail_type = any (v_ordered) and not n.holds),
+         array_agg(n.rail_type) filter (where n.rail_type = any (v_ordered) and not n.holds),
+         array_agg(n.sequence_id) filter (where n.rail_type = any (v_ordered) and not n.holds),
          bool_or(n.rail_type = any (v_limited)),
-         array_agg(n.outbox_id order by n.place) filter (where n.rail_type = any (v_publishing))
-  into places, attempt_nos, v_participants, v_rails, v_sequence_ids, v_capacity_freed, v_to_publish
+         array_agg(n.outbox_id order by n.place) filter (where n.rail_type = any (v_publishing)),
+         array_agg(n.outbox_id) filter (where n.holds)
+  into places, attempt_nos, v_participants, v_rails, v_sequence_ids, v_capacity_freed, v_to_publish, v_to_hold
   from numbered n;
 
+  if v_to_hold is not null then
+    perform hold_payment_streams(v_to_hold);
+  end if;
   if v_participants is not null or v_capacity_freed then
     perform unpark_successors(v_participants, v_rails, v_sequence_ids, v_capacity_freed);
   end if;

@@ -1,8 +1,11 @@
 -- Redrives a terminal failure as a new outbox: same instruction, key, rail and payload, a new sequence number.
 --
+-- If the failure holds its stream (on_failure HOLD), the redrive takes its place: the new outbox has its sequence number and
+-- goes before the later payments, which wait for it.
+--
 -- The failed outbox is never reopened. A failure with unknown outcome may have been paid: it can be redriven only
 -- after an operator has resolved it as NOT_PAID. One whose payload was erased cannot be redriven: there is nothing to send.
--- Locks: the key, then the participant's row.
+-- Locks: the key, then the hold of the stream or the participant's row.
 -- Raises: P7003, P7005, P7006 for a retired rail, 25000 outside READ COMMITTED. For: symphony_operator.
 create or replace function symphony.redrive_payment_outbox(
   p_outbox_id     uuid,
@@ -20,6 +23,7 @@ as $$
 declare
   v_failure    payment_outbox_attempts;
   v_resolution text;
+  v_in_place   boolean;
 begin
   perform check_argument('p_actor', p_actor, 200);
   perform check_argument('p_reason', p_reason, 2000);
@@ -44,10 +48,12 @@ begin
 
   perform registered_rail(v_failure.rail_type);
 
+  v_in_place := release_stream_hold(v_failure, false);
   insert into payment_outbox_pending as p
     (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, redrive_of, epoch)
   values
-    (uuidv7(), v_failure.instruction_id, v_failure.participant_id, bump_participant_outbox_seq(v_failure.participant_id),
+    (uuidv7(), v_failure.instruction_id, v_failure.participant_id,
+     case when v_in_place then v_failure.sequence_id else bump_participant_outbox_seq(v_failure.participant_id) end,
      v_failure.idempotency_key, v_failure.rail_type, v_failure.payload, p_outbox_id,
      -- Of the failure's epoch: an earlier redrive of it may have been paid, and lost with that epoch.
      v_failure.epoch)

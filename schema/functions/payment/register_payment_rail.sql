@@ -50,6 +50,7 @@ begin
         key_memory_seconds = default,
         on_epoch_change = default,
         publish_outcomes = default,
+        on_failure = default,
         retired_at = null
     where r.rail_type = p_rail_type;
   end if;

@@ -55,6 +55,7 @@ begin
   where r.rail_type = p_rail_type
   returning r.* into v_after;
   delete from payment_rail_in_flight s where s.rail_type = p_rail_type;
+  delete from payment_stream_holds h where h.rail_type = p_rail_type;
 
   insert into payment_outbox_operations (operation_id, operation, rail_type, policy_before, policy_after, actor, reason)
   values (uuidv7(), 'RETIRE_RAIL', p_rail_type, to_jsonb(v_before), to_jsonb(v_after), p_actor, p_reason);

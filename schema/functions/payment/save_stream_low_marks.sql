@@ -3,7 +3,8 @@
 -- A stream is the pending rows of one participant on one rail. A claim finds its head in the index by participant and
 -- sequence number, and so reads the rows that the participant has on other rails. Without a low mark every claim would read all
 -- of them. The mark of a stream is the sequence number of its head. It stays true: sequence order is commit order, so no
--- row with a lower number can appear.
+-- row with a lower number can appear. A redrive that takes the place of a failure has a number that no mark has passed: until
+-- then the failure held every later row.
 --
 -- The caller has locked the heads, so no other claim saves the mark of the same stream.
 -- Locks: the rows that it writes. For: claim_outbox_batch.

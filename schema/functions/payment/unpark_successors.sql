@@ -6,7 +6,8 @@
 -- The arrays name the rows that ended on ordered rails. p_capacity_freed says that a rail with max_in_flight has a
 -- free lease again: it needs the same notification, because no INSERT sends one.
 -- rail_type || '' keeps the plan from the index of the claim order.
--- Locks: the successors. For: record_attempts, record_terminal_attempts and quarantine_outbox.
+-- Locks: the successors. For: record_attempts, record_terminal_attempts, quarantine_outbox, release_stream_hold and
+-- apply_rail_policy.
 create or replace function symphony.unpark_successors(p_participants text[], p_rails text[], p_sequence_ids bigint[], p_capacity_freed boolean)
   returns void
   language plpgsql

@@ -71,6 +71,7 @@ create table symphony.payment_rails (
   on_epoch_change      text        not null default 'INQUIRE',
   held_since_epoch     bigint,
   publish_outcomes     boolean     not null default false,
+  on_failure           text        not null default 'CONTINUE',
   epoch                bigint      not null,
   epoch_timeline       int         not null,
   updated_by           text        not null,
@@ -85,6 +86,8 @@ create table symphony.payment_rails (
   constraint payment_rails_on_unknown_is_a_policy check (on_unknown in ('INQUIRE', 'RESEND', 'STOP')),
   constraint payment_rails_key_memory_seconds_is_positive check (key_memory_seconds >= 1),
   constraint payment_rails_on_epoch_change_is_a_policy check (on_epoch_change in ('INQUIRE', 'HOLD')),
+  constraint payment_rails_on_failure_is_a_policy check (on_failure in ('CONTINUE', 'HOLD')),
+  constraint payment_rails_only_an_ordered_rail_holds check (ordered or on_failure = 'CONTINUE'),
   constraint payment_rails_updated_by_is_a_name check (updated_by ~ '\S' and char_length(updated_by) <= 200)
 );
 
@@ -101,6 +104,7 @@ comment on column symphony.payment_rails.key_memory_seconds is 'How long the rai
 comment on column symphony.payment_rails.on_epoch_change is 'What to do with the payments of earlier epochs when a new one opens: INQUIRE about each before it is sent, or HOLD the rail.';
 comment on column symphony.payment_rails.held_since_epoch is 'The epoch that held the rail: claims skip it until recover_epoch. Null: it is not held.';
 comment on column symphony.payment_rails.publish_outcomes is 'Whether the transaction that ends a payment also publishes the outcome to the event lane; see publish_payment_outcomes.';
+comment on column symphony.payment_rails.on_failure is 'What a failure on an ordered rail does to the later payments of its participant: CONTINUE with the next one, or HOLD them until an operator has acted.';
 comment on column symphony.payment_rails.epoch is 'The newest epoch: the same on all rails, and kept here because every enqueue and every claim reads a rail anyway.';
 comment on column symphony.payment_rails.epoch_timeline is 'The timeline of the newest epoch.';
 comment on column symphony.payment_rails.updated_by is 'Who changed the policy last.';
@@ -215,6 +219,25 @@ comment on table symphony.payment_stream_low_marks is
 comment on column symphony.payment_stream_low_marks.participant_id is 'The participant.';
 comment on column symphony.payment_stream_low_marks.rail_type is 'The ordered rail.';
 comment on column symphony.payment_stream_low_marks.sequence_id is 'The sequence number of the head that a claim found after many rows of other rails.';
+
+-- The failures that hold the streams of their participants on ordered rails with on_failure HOLD. A hold stands in the place of the failed row, so that
+-- claims, which look for an earlier pending row, look here for an earlier failure; see docs/decisions/0001-ordered-rails.md.
+create table symphony.payment_stream_holds (
+  participant_id text collate "C" not null,
+  rail_type      text collate "C" not null,
+  sequence_id    bigint           not null,
+  outbox_id      uuid             not null,
+  held_at        timestamptz      not null default clock_timestamp(),
+  constraint payment_stream_holds_pkey primary key (participant_id, rail_type, sequence_id)
+);
+
+comment on table symphony.payment_stream_holds is
+  'Failures that hold the later payments of their participant on an ordered rail. Written by hold_payment_streams; removed when an operator redrives, resolves or skips the failure, or the rail no longer holds.';
+comment on column symphony.payment_stream_holds.participant_id is 'The participant.';
+comment on column symphony.payment_stream_holds.rail_type is 'The ordered rail.';
+comment on column symphony.payment_stream_holds.sequence_id is 'The sequence number of the failure: later ones are held.';
+comment on column symphony.payment_stream_holds.outbox_id is 'The failure.';
+comment on column symphony.payment_stream_holds.held_at is 'When it failed.';
 
 -- The ledger, partitioned by the time of the enqueue, which a UUIDv7 begins with: all attempts of an outbox are in one partition, so an index of that
 -- partition keeps them unique. extend_payment_ledger makes the partitions; see docs/decisions/0009-ledger-partitions.md.

@@ -47,7 +47,7 @@ impl From<Outbox> for OutboxRow {
 pub(super) fn tone(state: OutboxState, unknown: bool) -> &'static str {
     match state {
         OutboxState::Dispatched => "ok",
-        OutboxState::Failed | OutboxState::LeaseExpired => "bad",
+        OutboxState::Failed | OutboxState::LeaseExpired | OutboxState::HeldByFailure => "bad",
         OutboxState::Scheduled | OutboxState::Paused | OutboxState::Held if unknown => "bad",
         OutboxState::Scheduled | OutboxState::Paused | OutboxState::Held => "retry",
         OutboxState::Due | OutboxState::Leased | OutboxState::Parked => "wait",

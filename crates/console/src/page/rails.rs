@@ -5,7 +5,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{MethodRouter, post};
 use serde::Deserialize;
-use symphony_db::payment::{self, Change, OnEpochChange, OnUnknown, RailPolicy, operator};
+use symphony_db::BatchSize;
+use symphony_db::payment::reader::{self, HeldStream};
+use symphony_db::payment::{self, Change, OnEpochChange, OnFailure, OnUnknown, RailPolicy, operator};
 
 use super::form::{CsrfForm, check_confirmation};
 use super::time::{Moment, seconds};
@@ -16,6 +18,9 @@ use crate::extract::PathName;
 use crate::problem::Problem;
 use crate::session::Visitor;
 
+/// How many failures that hold streams are listed for each rail.
+const MAX_HOLDING_FAILURES: usize = 20;
+
 #[derive(Template)]
 #[template(path = "rails.html")]
 struct Page {
@@ -23,6 +28,12 @@ struct Page {
     rails: Vec<Rail>,
     /// The names of retired rails.
     retired: String,
+}
+
+/// A failure that holds the later payments of its participant.
+struct HoldingFailure {
+    outbox: String,
+    participant: String,
 }
 
 struct Rail {
@@ -44,15 +55,26 @@ struct Rail {
     on_unknown_options: Vec<(&'static str, bool)>,
     on_epoch_change: &'static str,
     on_epoch_change_options: Vec<(&'static str, bool)>,
+    /// Empty for a rail without order.
+    on_failure: &'static str,
+    on_failure_options: Vec<(&'static str, bool)>,
     outcomes: &'static str,
     publishes_outcomes: bool,
+    /// The failures that hold streams: the oldest ones.
+    holding_failures: Vec<HoldingFailure>,
     key_retention: String,
     changed: String,
 }
 
 impl Rail {
-    fn of(rail: payment::Rail) -> Self {
+    fn of(rail: payment::Rail, held: &[HeldStream]) -> Self {
+        let holding_failures = held.iter().filter(|failure| failure.rail_type == rail.rail_type);
+        let holding_failures = holding_failures.map(|failure| HoldingFailure {
+            outbox: failure.outbox_id.to_string(),
+            participant: failure.participant_id.clone(),
+        });
         Self {
+            holding_failures: holding_failures.take(MAX_HOLDING_FAILURES).collect(),
             path: format!("/rails/{}", percent_encode(&rail.rail_type)),
             name: rail.rail_type,
             paused: rail.paused,
@@ -79,6 +101,11 @@ impl Rail {
             on_epoch_change_options: OnEpochChange::ALL
                 .iter()
                 .map(|known| (known.as_str(), *known == rail.on_epoch_change))
+                .collect(),
+            on_failure: if rail.ordered { rail.on_failure.as_str() } else { "" },
+            on_failure_options: OnFailure::ALL
+                .iter()
+                .map(|known| (known.as_str(), *known == rail.on_failure))
                 .collect(),
             outcomes: if rail.publish_outcomes { "published as events" } else { "in the ledger only" },
             publishes_outcomes: rail.publish_outcomes,
@@ -112,6 +139,8 @@ pub(super) struct PolicyForm {
     on_epoch_change: Option<OnEpochChange>,
     #[serde(default)]
     publish_outcomes: Option<bool>,
+    #[serde(default)]
+    on_failure: Option<OnFailure>,
     #[serde(default)]
     actor: String,
     reason: String,
@@ -147,7 +176,8 @@ impl From<AuditForm> for AuditContext {
 pub(super) async fn page(State(console): State<ConsoleState>, visitor: Visitor) -> Result<Response, PageError> {
     let (registered, retired): (Vec<_>, Vec<_>) =
         api::rails(&console, &visitor.caller).await?.into_iter().partition(payment::Rail::is_registered);
-    let rails = registered.into_iter().map(Rail::of).collect();
+    let held = console.database.read(async |client| reader::held_streams(client, BatchSize::MAX).await).await?;
+    let rails = registered.into_iter().map(|rail| Rail::of(rail, &held)).collect();
     let retired = retired.into_iter().map(|rail| rail.rail_type).collect::<Vec<_>>().join(", ");
     Ok(render(&Page { layout: Layout::new(&console, &visitor, "/rails"), rails, retired }))
 }
@@ -203,6 +233,7 @@ pub(super) async fn policy(
         on_unknown: Some(form.on_unknown),
         on_epoch_change: form.on_epoch_change,
         publish_outcomes: form.publish_outcomes,
+        on_failure: form.on_failure,
         ..RailPolicy::default()
     };
     let audit = AuditContext { actor: form.actor, reason: form.reason }.for_caller(&visitor.caller)?;

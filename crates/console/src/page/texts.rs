@@ -75,6 +75,15 @@ pub(super) fn outbox_summary(outbox: &Outbox) -> Summary {
             format!("/participants/{}", percent_encode(&outbox.participant_id)),
             "See the earlier payments.",
         ),
+        OutboxState::HeldByFailure => Summary::new(
+            tone,
+            "Held by a failure: an earlier payment of the same participant has failed.",
+            "Redrive, resolve or skip the earlier payment: on this rail it holds the later ones.",
+        )
+        .with_link(
+            format!("/participants/{}", percent_encode(&outbox.participant_id)),
+            "See the earlier payments.",
+        ),
         OutboxState::Paused => Summary::new(tone, "Its rail is paused.", "Resume the rail to dispatch it.")
             .with_link("/rails".to_owned(), "Go to the rails."),
         OutboxState::Held => Summary::new(

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{OnEpochChange, OnUnknown};
+use super::{OnEpochChange, OnFailure, OnUnknown};
 
 /// A rail and its policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -39,6 +39,8 @@ pub struct Rail {
     pub held_since_epoch: Option<i64>,
     /// Whether it publishes to the event lane how its payments end.
     pub publish_outcomes: bool,
+    /// What a failure on an ordered rail does to the later payments of its participant.
+    pub on_failure: OnFailure,
 }
 
 impl Rail {
@@ -66,6 +68,7 @@ pub(super) fn from_row(row: &tokio_postgres::Row) -> Result<Rail, tokio_postgres
         on_epoch_change: row.try_get("on_epoch_change")?,
         held_since_epoch: row.try_get("held_since_epoch")?,
         publish_outcomes: row.try_get("publish_outcomes")?,
+        on_failure: row.try_get("on_failure")?,
     })
 }
 
@@ -109,6 +112,9 @@ pub struct RailPolicy {
     /// Whether to publish to the event lane how its payments end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub publish_outcomes: Option<bool>,
+    /// What a failure does to the later payments of its participant. HOLD needs an ordered rail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<OnFailure>,
 }
 
 /// A change to an optional field.

@@ -7,6 +7,7 @@ mod archives;
 mod backlog;
 mod dead_letters;
 mod endpoints;
+mod held_streams;
 mod leases;
 mod operations;
 mod orphans;
@@ -29,6 +30,7 @@ pub use dead_letters::{
     list_dead_letters,
 };
 pub use endpoints::{SameEndpoint, same_endpoints};
+pub use held_streams::{HeldStream, held_streams};
 pub use leases::{WorkerLeases, leases};
 pub use operations::{
     Operation, audit_export_end, count_operations, operations, operations_between, operations_log,

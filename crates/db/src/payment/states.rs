@@ -37,6 +37,8 @@ text_enum! {
         Paused = "PAUSED",
         /// Its rail is held since a new epoch was opened.
         Held = "HELD",
+        /// An earlier payment of its participant has failed, and holds it until an operator has acted.
+        HeldByFailure = "HELD_BY_FAILURE",
         /// It is parked behind the head-of-line payment of its participant.
         Parked = "PARKED",
         /// It is due later.
@@ -63,6 +65,8 @@ text_enum! {
         Paused = "PAUSED",
         /// Its rail is held since a new epoch was opened.
         Held = "HELD",
+        /// An earlier payment of its participant has failed, and holds it until an operator has acted.
+        HeldByFailure = "HELD_BY_FAILURE",
         /// The rail accepted it. Terminal.
         Dispatched = "DISPATCHED",
         /// It failed terminally, or after `max_attempts`, and moved to the dead-letter queue. Terminal.
@@ -168,6 +172,16 @@ text_enum! {
         /// Claim them, and inquire about each before it is sent.
         Inquire = "INQUIRE",
         /// Claim nothing of the rail until an operator releases it.
+        Hold = "HOLD",
+    }
+}
+
+text_enum! {
+    /// What a failure on an ordered rail does to the later payments of its participant.
+    OnFailure, "what a failure does to later payments" {
+        /// The next one goes on.
+        Continue = "CONTINUE",
+        /// They wait until an operator redrives, resolves or skips the failure.
         Hold = "HOLD",
     }
 }

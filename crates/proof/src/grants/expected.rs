@@ -113,7 +113,8 @@ const READ: [&str; 22] = [
 ];
 /// Functions that return a payload, or say whether it was a given one: only for auditors.
 const READ_PAYLOAD: [&str; 2] = ["symphony.erased_payload_matches", "symphony.read_metadata"];
-const VIEWS: [&str; 21] = [
+const VIEWS: [&str; 22] = [
+    "symphony.held_payment_streams",
     "symphony.orphaned_outcomes",
     "symphony.epochs",
     "symphony.archived_ledger_partitions",

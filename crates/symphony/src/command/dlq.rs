@@ -7,7 +7,7 @@ use symphony_db::{
     error::OperateError,
     payment::{
         Resolution, operator,
-        reader::{self, DeadLetter},
+        reader::{self, DeadLetter, HeldStream},
     },
 };
 use tokio_postgres::Client;
@@ -39,6 +39,17 @@ enum Action {
     /// List dead letters that wait for a decision: unknown outcomes first, then the oldest
     #[command(after_help = with_examples("  symphony dlq list --limit 20"))]
     List {
+        /// Maximum number of rows, 1 to 1000
+        #[arg(long, value_name = "N", default_value = "100")]
+        limit: BatchSize,
+        #[command(flatten)]
+        format: OutputFormat,
+    },
+    /// List the failures that hold the later payments of their participant: ordered rails with on_failure HOLD
+    ///
+    /// A redrive takes the place of the failure. PAID and SKIPPED release the later payments; NOT_PAID does not.
+    #[command(after_help = with_examples("  symphony dlq held"))]
+    Held {
         /// Maximum number of rows, 1 to 1000
         #[arg(long, value_name = "N", default_value = "100")]
         limit: BatchSize,
@@ -80,6 +91,10 @@ impl Arguments {
                 let letters = reader::dead_letters(&client, limit).await?;
                 format.print(&letters, || text(&letters))?;
             }
+            Action::Held { limit, format } => {
+                let held = reader::held_streams(&client, limit).await?;
+                format.print(&held, || held_text(&held))?;
+            }
             Action::Redrive(arguments) => return arguments.run(&client).await,
             Action::Resolve { outbox_id, resolution, audit_context, format } => {
                 let resolved = operator::resolve(&client, outbox_id, resolution, audit_context.given()).await;
@@ -105,6 +120,29 @@ async fn or_not_found<T>(
             .hint("list the dead letters with: symphony dlq list"));
     }
     Ok(done?)
+}
+
+fn held_text(held: &[HeldStream]) -> String {
+    if held.is_empty() {
+        return "no failure holds later payments".to_owned();
+    }
+    let mut table = Table::new(["outbox", "instruction", "participant", "rail", "error", "paid?", "held since"]);
+    for failure in held {
+        table.push([
+            failure.outbox_id.to_string(),
+            failure.instruction_id.clone().unwrap_or_default(),
+            failure.participant_id.clone(),
+            failure.rail_type.clone(),
+            failure.error_code.clone().unwrap_or_default(),
+            match (failure.resolution, failure.outcome_unknown) {
+                (Some(resolution), _) => resolution.to_string(),
+                (None, true) => "unknown".to_owned(),
+                (None, false) => "no".to_owned(),
+            },
+            failure.held_at.strftime("%Y-%m-%d %H:%MZ").to_string(),
+        ]);
+    }
+    table.render()
 }
 
 fn text(letters: &[DeadLetter]) -> String {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use serde_json::json;
 use symphony_db::error::OperateError;
 use symphony_db::payment::reader::SameEndpoint;
-use symphony_db::payment::{Change, OnEpochChange, OnUnknown, Rail, RailPolicy, operator, reader};
+use symphony_db::payment::{Change, OnEpochChange, OnFailure, OnUnknown, Rail, RailPolicy, operator, reader};
 use tokio_postgres::Client;
 
 use super::{audit_context::AuditContext, with_examples};
@@ -172,6 +172,9 @@ struct Policy {
     /// Publish to the event lane how each payment ends: payment.dispatched, payment.failed and others
     #[arg(long, value_name = "true|false")]
     publish_outcomes: Option<bool>,
+    /// Ordered rail: what a failure does to the later payments of its participant; HOLD: an operator acts first
+    #[arg(long, value_name = "CONTINUE|HOLD")]
+    on_failure: Option<OnFailure>,
 }
 
 /// A number, or `none` to clear the setting.
@@ -208,6 +211,7 @@ impl From<Policy> for RailPolicy {
             key_memory_seconds: change(given.key_memory),
             on_epoch_change: given.on_epoch_change,
             publish_outcomes: given.publish_outcomes,
+            on_failure: given.on_failure,
         }
     }
 }
@@ -315,6 +319,7 @@ pub(super) fn text(rails: &[Rail]) -> String {
         "on unknown",
         "key memory",
         "on epoch",
+        "on failure",
         "outcomes",
         "paused",
         "changed by",
@@ -330,6 +335,7 @@ pub(super) fn text(rails: &[Rail]) -> String {
             rail.on_unknown.to_string(),
             rail.key_memory_seconds.map_or_else(|| "forever".to_owned(), |seconds| format!("{seconds}s")),
             rail.on_epoch_change.to_string(),
+            if rail.ordered { rail.on_failure.to_string() } else { "–".to_owned() },
             if rail.publish_outcomes { "published" } else { "ledger only" }.to_owned(),
             match (rail.is_registered(), rail.held_since_epoch) {
                 (true, Some(_)) => "held".to_owned(),

@@ -49,6 +49,8 @@ struct Row {
     unserved: Option<bool>,
     /// Whether a new epoch holds the rail; none for a lane without rails.
     held: Option<bool>,
+    /// Participants whose later payments a failure holds; none for a lane without rails.
+    held_streams: Option<i64>,
     pending: i64,
     due: i64,
     /// Age of the oldest row, scheduled or not.
@@ -266,6 +268,7 @@ fn rail_row(rail: &RailStatus, served: &BTreeSet<String>) -> Row {
         labels: format!("lane=\"payment\",rail=\"{name}\""),
         unserved: Some(unserved),
         held: Some(rail.held_since_epoch.is_some()),
+        held_streams: Some(rail.held_streams),
         pending: rail.due_unleased_count + rail.leased_count + rail.expired_lease_count + rail.scheduled_count,
         due: rail.due_unleased_count,
         oldest: rail.oldest_pending_age_seconds,
@@ -282,6 +285,7 @@ fn event_row(status: &event::reader::Status) -> Row {
         labels: "lane=\"event\"".to_owned(),
         unserved: None,
         held: None,
+        held_streams: None,
         pending: status.due + status.claimed + status.stuck + status.scheduled,
         due: status.due,
         oldest: status.oldest_pending_age_seconds,
@@ -298,6 +302,7 @@ fn metadata_row(totals: &metadata::reader::Totals) -> Row {
         labels: "lane=\"metadata\"".to_owned(),
         unserved: None,
         held: None,
+        held_streams: None,
         pending: totals.due + totals.processing + totals.stuck + totals.scheduled,
         due: totals.due,
         oldest: totals.oldest_pending_age_seconds,
@@ -313,7 +318,7 @@ fn metadata_row(totals: &metadata::reader::Totals) -> Row {
 type Gauge = (&'static str, &'static str, fn(&Row) -> Option<String>);
 
 fn render(sample: &Sample, clock: Clock, sessions: Sessions, ledger: Option<Ledger>) -> String {
-    let gauges: [Gauge; 10] = [
+    let gauges: [Gauge; 11] = [
         ("outbox_pending_depth", "Pending rows; counting stops at 10000 of each kind", |row| {
             Some(row.pending.to_string())
         }),
@@ -346,6 +351,11 @@ fn render(sample: &Sample, clock: Clock, sessions: Sessions, ledger: Option<Ledg
         ("rail_held", "1 for a rail that a new epoch holds: an operator must release it", |row| {
             row.held.map(|held| u8::from(held).to_string())
         }),
+        (
+            "rail_held_streams",
+            "Participants whose later payments wait until an operator has handled a failure",
+            |row| row.held_streams.map(|held| held.to_string()),
+        ),
     ];
     let name = "symphony_database_clock_offset_seconds";
     let help = "Seconds by which the database's clock is ahead of this machine's";

@@ -172,7 +172,7 @@ async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the
         harness.set_rail(rail, &json!({})).await;
     }
     harness.set_rail(PAUSED, &json!({"on_epoch_change": "HOLD"})).await;
-    harness.set_rail(CHEQUE, &json!({"on_unknown": "STOP"})).await;
+    harness.set_rail(CHEQUE, &json!({"on_unknown": "STOP", "ordered": true, "on_failure": "HOLD"})).await;
     harness.set_rail(RAIL, &json!({"backoff_base_seconds": 2, "backoff_cap_seconds": 2})).await;
     leave_overdue_rows(&harness).await;
 
@@ -259,6 +259,7 @@ async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the
         ("SymphonyEpochOpened", "job", "symphony"),
         ("SymphonyOrphanedOutcome", "job", "symphony"),
         ("SymphonyRailHeld", "rail", PAUSED),
+        ("SymphonyStreamHeld", "rail", CHEQUE),
         ("SymphonyOldestDueRowTooOld", "rail", PAUSED),
         ("SymphonyOldestDueRowCritical", "rail", PAUSED),
         ("SymphonyOldestPendingRowTooOld", "rail", PAUSED),

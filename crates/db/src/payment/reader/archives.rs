@@ -47,7 +47,7 @@ pub struct PartitionToArchive {
 /// What keeps a partition from being archived.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ArchiveBlocker {
-    /// `PENDING`, `UNKNOWN_OUTCOME`, `DEAD_LETTER` or `REDRIVE_PENDING`.
+    /// `PENDING`, `UNKNOWN_OUTCOME`, `DEAD_LETTER`, `HELD_STREAM` or `REDRIVE_PENDING`.
     pub blocker: String,
     /// How many outboxes.
     pub outboxes: i64,

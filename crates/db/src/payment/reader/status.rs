@@ -71,6 +71,8 @@ pub struct RailStatus {
     pub paused: bool,
     /// The epoch that holds it: claims skip it until an operator releases it; none if it is not held.
     pub held_since_epoch: Option<i64>,
+    /// The participants whose later payments a failure holds.
+    pub held_streams: i64,
     /// Due rows without a lease, regardless of pauses, in-flight limits and order.
     pub due_unleased_count: i64,
     /// Rows under a lease that has not expired.

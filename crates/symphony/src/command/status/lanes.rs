@@ -68,6 +68,7 @@ impl Lanes {
             text.push_str(&format!("\nepoch {}, opened {}: {}\n", epoch.counter, epoch.opened_at, epoch.reason));
         }
         text.push_str(&held(self.payment.as_ref()));
+        text.push_str(&held_streams(self.payment.as_ref()));
         if let Some(open @ 1..) = self.open_orphans {
             text.push_str(&format!(
                 "orphaned outcomes: {open}; the bank has payments whose history the database has lost: symphony recover orphans\n"
@@ -135,6 +136,19 @@ fn held(status: Option<&payment::reader::Status>) -> String {
         "held since a new epoch: {}; compare them with the bank, then release them with: symphony recover release\n",
         held.join(", ")
     )
+}
+
+/// Says on which rails failures hold later payments, and what to do; empty if none does.
+fn held_streams(status: Option<&payment::reader::Status>) -> String {
+    let rails = status.iter().flat_map(|status| &status.rails);
+    let held: Vec<_> = rails
+        .filter(|rail| rail.held_streams > 0)
+        .map(|rail| format!("{} ({} participants)", rail.rail_type, rail.held_streams))
+        .collect();
+    if held.is_empty() {
+        return String::new();
+    }
+    format!("failures hold later payments: {}; list them with: symphony dlq held\n", held.join(", "))
 }
 
 fn events(status: &event::reader::Status) -> String {
