@@ -286,7 +286,7 @@ async fn a_change_of_the_policy(sessions: &Sessions, recorder: &mut Recorder) ->
             format!("setting {policy} while a failure holds, then redriving it"),
             "2 and 3 are claimed; the redrive has number 4",
             format!("{then}; number {redriven}"),
-            then.contains(" 2, ") && then.contains(" 3") && redriven == 4,
+            then.contains(" 2") && then.contains(" 3") && redriven == 4,
         )?;
         drain(sessions).await?;
         set_rail(&sessions.operator, "hold", HOLD).await?;

@@ -13,7 +13,7 @@
 //! - `leases`, `races`, `max_attempts`, `backoff`: claims, leases and retries
 //! - `ordered_rail`, `ordered_rail_load`: FIFO rails; `held_streams`, `held_streams_races`: those
 //!   on which a failure holds later payments; `unknown_outcome`: redrives; `endpoints`: which bank
-//!   an unknown outcome belongs to; `rails`: pauses and in-flight limits
+//!   an unknown outcome belongs to; `rails`: pauses and in-flight limits; `rate_limit`
 //! - `event`: the event lane, its contract and its claims; `metadata`: the metadata lane, its status machine and its claims
 //! - `published_outcomes`: the events that tell a producer how its payments ended
 //! - `payload_limits`: the size of a payload and of a claim
@@ -54,6 +54,7 @@ mod payload_limits;
 mod published_outcomes;
 mod races;
 mod rails;
+mod rate_limit;
 mod replication;
 mod search_path_attack;
 mod seeded_rng;
@@ -142,7 +143,7 @@ pub fn named(name: &str) -> Option<&'static Proof> {
     ALL.iter().find(|proof| proof.name == name)
 }
 
-static ALL: [Proof; 38] = [
+static ALL: [Proof; 39] = [
     Proof {
         number: 1,
         name: "no_role_can_change_the_ledger",
@@ -390,6 +391,13 @@ static ALL: [Proof; 38] = [
         promise: "The same holds while workers claim, producers enqueue and operators release at the same time, and every payment is \
                   dispatched in the end.",
         run: |database| Box::pin(held_streams_races::keep_the_order(database)),
+    },
+    Proof {
+        number: 47,
+        name: "a_rail_with_a_rate_limit_grants_no_more_leases_than_its_rate_and_one_burst",
+        promise: "Over any time T all claims on a rail with max_per_second together grant at most the rate times T and a burst of one second, \
+                  whatever the clock does, and no token is lost.",
+        run: |database| Box::pin(rate_limit::is_kept(database)),
     },
 ];
 

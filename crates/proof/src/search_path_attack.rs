@@ -34,7 +34,7 @@ const FUNCTIONS: [(&str, &str, &str); 28] = [
     ("outbox_content_digest(text, text, text, text, jsonb)", "bytea", "'planted'"),
     ("sha256(bytea)", "bytea", "'planted'"),
     ("allocate_outbox_sequences(text[], int[])", "bigint[]", "'{4711}'"),
-    ("rail_in_flight_capacity(text, boolean)", "int", "4711"),
+    ("rail_claim_capacity(text, boolean)", "int", "4711"),
     ("next_metadata_version(text, text)", "timestamptz", "'1999-01-01'"),
     ("clean_error_text(text)", "text", "'planted'"),
     ("decode_escapes(text)", "text", "'planted'"),

@@ -297,7 +297,7 @@ impl Lane for EventLane {
         // Events have no ledger: an expired claim is simply replaced, and one of a relayer that is gone released.
         let requeued = claim.taken_over + self.claim_session.take_released();
         let taken_over = Repaired { requeued, ..Repaired::default() };
-        Ok(Claim { jobs: claim.events.into_iter().map(job).collect(), taken_over })
+        Ok(Claim { taken_over, ..Claim::new(claim.events.into_iter().map(job).collect()) })
     }
 
     async fn dispatch(&self, mut job: Job, lease: LeaseWatch) -> DispatchResult<EventOutcome> {

@@ -114,13 +114,15 @@ pub struct Claim<J> {
     pub jobs: Vec<J>,
     /// The expired leases that the claim repaired first.
     pub taken_over: Repaired,
+    /// Whether rows were left because of a rate limit, so that the next due time has changed.
+    pub is_rate_limited: bool,
 }
 
 impl<J> Claim<J> {
     /// A claim that found no expired lease.
     #[must_use]
     pub fn new(jobs: Vec<J>) -> Self {
-        Self { jobs, taken_over: Repaired::default() }
+        Self { jobs, taken_over: Repaired::default(), is_rate_limited: false }
     }
 }
 

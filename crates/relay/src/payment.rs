@@ -342,7 +342,7 @@ impl Lane for PaymentLane {
             .with_endpoints(Arc::clone(&self.endpoints))
             .with_first_attempts(capacity.first_attempts().map(str::to_owned));
         let deadline = unreplicated::claim_deadline(self.lease);
-        let ClaimedBatch { claimed, taken_over, run_rails, opened_epoch, epoch } = self
+        let ClaimedBatch { claimed, taken_over, run_rails, opened_epoch, used_rate_limit, epoch } = self
             .claims
             .call_checked(
                 async |session| self.check_history(session).await,
@@ -378,7 +378,11 @@ impl Lane for PaymentLane {
             claimed: Box::new(claimed),
             epoch,
         };
-        Ok(Claim { jobs: claimed.into_iter().map(job).collect(), taken_over: ended_leases(&taken_over) })
+        Ok(Claim {
+            jobs: claimed.into_iter().map(job).collect(),
+            taken_over: ended_leases(&taken_over),
+            is_rate_limited: used_rate_limit,
+        })
     }
 
     async fn wait_for_turn(&self, job: &mut Job) -> bool {

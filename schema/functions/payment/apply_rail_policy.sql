@@ -1,4 +1,4 @@
--- Changes the policy of an existing rail, and the rows that depend on it: leases in flight, parked rows and holds.
+-- Changes the policy of an existing rail, and the rows that depend on it: leases in flight, tokens, parked rows and holds.
 --
 -- p_before is the rail as it is. A field that the policy does not name stays as it is.
 -- Locks: the holds that it releases, for which it waits at most 3 s; the caller holds payment_rails in EXCLUSIVE mode. Raises: P7005 for a backoff cap below the base, for
@@ -27,6 +27,7 @@ begin
         on_unknown = coalesce(p_policy ->> 'on_unknown', r.on_unknown),
         on_epoch_change = coalesce(p_policy ->> 'on_epoch_change', r.on_epoch_change),
         max_in_flight = case when p_policy ? 'max_in_flight' then (p_policy ->> 'max_in_flight')::int else r.max_in_flight end,
+        max_per_second = case when p_policy ? 'max_per_second' then (p_policy ->> 'max_per_second')::int else r.max_per_second end,
         key_memory_seconds = case when p_policy ? 'key_memory_seconds' then (p_policy ->> 'key_memory_seconds')::int else r.key_memory_seconds end,
         on_failure = coalesce(p_policy ->> 'on_failure', r.on_failure),
         publish_outcomes = coalesce((p_policy ->> 'publish_outcomes')::boolean, r.publish_outcomes),
@@ -63,6 +64,15 @@ begin
   elsif v_after.max_in_flight is null then
     delete from payment_rail_in_flight s where s.rail_type = p_before.rail_type;
   end if;
+  if v_after.max_per_second is null then
+    delete from payment_rail_tokens t where t.rail_type = p_before.rail_type;
+  else
+    -- A full bucket to begin with. A change of the rate adds no token.
+    insert into payment_rail_tokens as t (rail_type, micro_tokens)
+    values (p_before.rail_type, v_after.max_per_second * 1000000::bigint)
+    on conflict (rail_type) do update
+      set micro_tokens = least(t.micro_tokens, excluded.micro_tokens);
+  end if;
   if p_before.on_failure = 'HOLD' and v_after.on_failure = 'CONTINUE' then
     with released as (
       delete from payment_stream_holds h
@@ -81,7 +91,8 @@ begin
     where p.rail_type = p_before.rail_type
       and p.parked;
   end if;
-  if (p_before.ordered, coalesce(p_before.max_in_flight, 0)) is distinct from (v_after.ordered, coalesce(v_after.max_in_flight, 0)) then
+  if (p_before.ordered, p_before.max_in_flight, p_before.max_per_second)
+     is distinct from (v_after.ordered, v_after.max_in_flight, v_after.max_per_second) then
     -- The change may make rows claimable, and no INSERT notifies of them.
     perform notify_idle_relayers('outbox_pending');
   end if;

@@ -13,7 +13,7 @@ as $$
 declare
   v_known constant text[] := array['max_attempts', 'backoff_base_seconds', 'backoff_cap_seconds', 'ordered', 'max_in_flight',
                                    'on_unknown', 'key_memory_seconds', 'on_epoch_change',
-                                   'publish_outcomes', 'on_failure'];
+                                   'publish_outcomes', 'on_failure', 'max_per_second'];
   v_field text;
   v_value jsonb;
 begin
@@ -31,7 +31,7 @@ begin
        or v_field = 'on_failure' and (v_value #>> '{}' in ('CONTINUE', 'HOLD')) is not true
        or v_field not in ('ordered', 'on_unknown', 'on_epoch_change', 'publish_outcomes', 'on_failure')
           and not (jsonb_typeof(v_value) = 'number' and v_value #>> '{}' ~ '^[0-9]{1,9}$')
-          and not (jsonb_typeof(v_value) = 'null' and v_field in ('max_in_flight', 'key_memory_seconds')) then
+          and not (jsonb_typeof(v_value) = 'null' and v_field in ('max_in_flight', 'key_memory_seconds', 'max_per_second')) then
       raise exception 'p_policy: % cannot be %', v_field, left(v_value::text, 40)
         using errcode = 'P7005',
               hint = 'ordered and publish_outcomes are true or false; on_unknown is INQUIRE, RESEND or STOP; on_epoch_change is INQUIRE or HOLD; on_failure is CONTINUE or HOLD; the others are whole numbers.';
@@ -40,6 +40,7 @@ begin
         when 'max_attempts' then 20
         when 'backoff_base_seconds' then 86400
         when 'backoff_cap_seconds' then 2592000
+        when 'max_per_second' then 1000000
         else 999999999
       end);
     end if;

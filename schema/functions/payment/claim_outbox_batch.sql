@@ -12,6 +12,10 @@
 -- because a session keeps its plans and the table may have been empty when they were made. Where a stream is read,
 -- rail_type || '' keeps them from the index of the claim order.
 --
+-- On a rail with max_in_flight or max_per_second all claims share the capacity: see rail_claim_capacity. A rail with
+-- max_per_second that has due rows is a reason to look up when the next row can be claimed: the setting
+-- symphony.claim_used_rate_limit is then true until the transaction ends.
+--
 -- The usual case has three small statements of its own: a single rail has due rows, it has neither order nor limit, and
 -- all rows are first attempts. They lock the rows, check that, and lease them. If a row is not a first attempt, they lease
 -- nothing, and the general case follows.
@@ -35,7 +39,7 @@
 --
 -- Of the rails in p_first_attempts the claim takes only rows that have not been attempted, the newest first: a worker whose
 -- circuit breaker is half-open probes such a rail with them. See lock_first_attempts.
--- Locks: when the server has changed, those of advance_epoch; the rows it returns; the row of each rail with an in-flight limit,
+-- Locks: when the server has changed, those of advance_epoch; the rows it returns; the row of each rail with a limit,
 -- unless another claim holds it;
 -- payment_rails in ROW SHARE mode. It never waits for a producer, waits at most 400 ms for another claim, and at most
 -- 5 s for any lock.
@@ -100,10 +104,13 @@ declare
   v_low_watermarks timestamptz[];
   v_capacities     int[];
   v_quotas         int[];
-  -- Rails with an in-flight limit: those whose row this claim has locked, the free capacity of the current one (null if another
-  -- claim holds its row), whether there was such a rail, the round that may lock rails, and whether it may wait for one.
+  -- Rails with a limit: those whose row this claim has locked, those of them with max_in_flight and with max_per_second, the free
+  -- capacity of the current one (null if another claim holds its row), whether there was such a rail, the round that may lock rails,
+  -- and whether it may wait for one.
+  v_locked         text[] := '{}';
   v_limited        text[] := '{}';
-  v_in_flight_free int;
+  v_rated          text[] := '{}';
+  v_free           int;
   v_limit_locked   boolean := false;
   v_locking_round  int := 1;
   v_may_wait       boolean := false;
@@ -191,14 +198,14 @@ begin
   lock table payment_rails in row share mode;
 
   -- The usual case.
-  select count(*), min(r.rail_type), bool_and(not r.ordered and r.max_in_flight is null), max(r.epoch)
+  select count(*), min(r.rail_type), bool_and(not r.ordered and r.max_in_flight is null and r.max_per_second is null), max(r.epoch)
   into v_open_rails, v_usual_rail, v_is_usual, v_epoch
   from payment_rails r
   where not r.paused
     and r.held_since_epoch is null
     and (p_limits is null or (p_limits ->> r.rail_type)::int > 0);
   if v_open_rails > 1 then
-    select count(*), min(r.rail_type), bool_and(not r.ordered and r.max_in_flight is null)
+    select count(*), min(r.rail_type), bool_and(not r.ordered and r.max_in_flight is null and r.max_per_second is null)
     into v_open_rails, v_usual_rail, v_is_usual
     from rails_with_due_rows(p_limits, v_has_watermarks) r;
   end if;
@@ -276,22 +283,28 @@ begin
     v_wanted := p_batch_size - v_claimed;
 
     for v_rail in
-      select r.rail_type, r.ordered, r.holds, r.max_in_flight, r.low_watermark
+      select r.rail_type, r.ordered, r.holds, r.max_in_flight, r.max_per_second, r.low_watermark
       from rails_with_due_rows(v_limits, v_has_watermarks) r
     loop
       v_capacity := least(v_wanted, (v_limits ->> v_rail.rail_type)::int);
-      if v_rail.max_in_flight is not null then
+      if num_nonnulls(v_rail.max_in_flight, v_rail.max_per_second) > 0 then
         -- Rail rows are locked in the order of their names, in the first round and in one that waits; other rounds lock none.
-        continue when v_round <> v_locking_round and v_rail.rail_type <> all (v_limited);
-        v_in_flight_free := rail_in_flight_capacity(v_rail.rail_type, false);
-        if v_in_flight_free is null and v_may_wait then
-          v_in_flight_free := rail_in_flight_capacity(v_rail.rail_type, true);
+        continue when v_round <> v_locking_round and v_rail.rail_type <> all (v_locked);
+        v_free := rail_claim_capacity(v_rail.rail_type, false);
+        if v_free is null and v_may_wait then
+          v_free := rail_claim_capacity(v_rail.rail_type, true);
           v_may_wait := false;
         end if;
-        v_limit_locked := v_limit_locked or v_in_flight_free is null;
-        v_capacity := least(v_capacity, coalesce(v_in_flight_free, 0));
+        v_limit_locked := v_limit_locked or v_free is null;
+        if v_rail.max_per_second is not null and v_rail.rail_type <> all (v_rated) then
+          v_rated := v_rated || v_rail.rail_type;
+        end if;
+        v_capacity := least(v_capacity, coalesce(v_free, 0));
         continue when v_capacity <= 0;
-        v_limited := v_limited || v_rail.rail_type;
+        v_locked := v_locked || v_rail.rail_type;
+        if v_rail.max_in_flight is not null then
+          v_limited := v_limited || v_rail.rail_type;
+        end if;
       end if;
       v_rails := v_rails || v_rail.rail_type;
       v_ordered := v_ordered || v_rail.ordered;
@@ -502,6 +515,11 @@ begin
         into v_found, v_bytes
         from trim_claim_to_byte_limit(v_found, v_budget, cardinality(v_row_ids) + v_claimed = 0) f;
       end if;
+      if v_rails[i] = any (v_rated) and cardinality(v_found) > 0 then
+        update payment_rail_tokens t
+        set micro_tokens = t.micro_tokens - cardinality(v_found) * 1000000::bigint
+        where t.rail_type = v_rails[i];
+      end if;
       v_budget := v_budget - coalesce(v_bytes, 0);
       v_row_ids := v_row_ids || v_found;
       if v_limits is not null then
@@ -567,6 +585,9 @@ begin
     exit when cardinality(v_rails) = 1
            or v_granted >= (select sum(q.quota) from unnest(v_quotas) as q (quota));
   end loop;
+  if cardinality(v_rated) > 0 then
+    perform set_config('symphony.claim_used_rate_limit', 'true', true);
+  end if;
   if cardinality(v_run_rails) > 0 then
     perform set_config('symphony.claimed_runs', to_jsonb(v_run_rails)::text, true);
   end if;

@@ -7,7 +7,7 @@
 create or replace function symphony.rails_with_due_rows(
   p_limits     jsonb,
   p_watermarks boolean)
-  returns table (rail_type text, ordered boolean, holds boolean, max_in_flight int, low_watermark timestamptz)
+  returns table (rail_type text, ordered boolean, holds boolean, max_in_flight int, max_per_second int, low_watermark timestamptz)
   language plpgsql
   set search_path = pg_catalog, symphony, pg_temp
   set plan_cache_mode = force_generic_plan
@@ -18,7 +18,7 @@ as $$
 #variable_conflict use_column
 begin
   return query
-    select r.rail_type, r.ordered, r.on_failure = 'HOLD', r.max_in_flight, f.low_watermark
+    select r.rail_type, r.ordered, r.on_failure = 'HOLD', r.max_in_flight, r.max_per_second, f.low_watermark
     from payment_rails r
     cross join lateral (
       select case when p_watermarks then claim_low_watermark(r.rail_type) else '-infinity' end

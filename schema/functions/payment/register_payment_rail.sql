@@ -51,6 +51,7 @@ begin
         on_epoch_change = default,
         publish_outcomes = default,
         on_failure = default,
+        max_per_second = default,
         retired_at = null
     where r.rail_type = p_rail_type;
   end if;

@@ -1,7 +1,7 @@
 -- Changes the policy of a registered rail.
 --
--- The policy is a JSON object with the fields to set; the others stay as they are. Null clears max_in_flight or
--- key_memory_seconds. Registering is a separate function, register_payment_rail, so that a mistyped name is refused
+-- The policy is a JSON object with the fields to set; the others stay as they are. Null clears max_in_flight,
+-- max_per_second or key_memory_seconds. Registering is a separate function, register_payment_rail, so that a mistyped name is refused
 -- here. Pausing is separate too: see pause_payment_rail and resume_payment_rail.
 -- Locks: payment_rails in EXCLUSIVE mode: it waits for claims under way, and later claims wait for it.
 -- Raises: P7005, P7006, 25000 outside READ COMMITTED, 55P03 while a worker leaves its transaction open.

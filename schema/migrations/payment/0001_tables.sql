@@ -72,6 +72,7 @@ create table symphony.payment_rails (
   held_since_epoch     bigint,
   publish_outcomes     boolean     not null default false,
   on_failure           text        not null default 'CONTINUE',
+  max_per_second       int,
   epoch                bigint      not null,
   epoch_timeline       int         not null,
   updated_by           text        not null,
@@ -83,6 +84,7 @@ create table symphony.payment_rails (
   constraint payment_rails_backoff_base_seconds_in_range check (backoff_base_seconds between 1 and 86400),
   constraint payment_rails_backoff_cap_seconds_in_range check (backoff_cap_seconds between backoff_base_seconds and 2592000),
   constraint payment_rails_max_in_flight_is_positive check (max_in_flight >= 1),
+  constraint payment_rails_max_per_second_in_range check (max_per_second between 1 and 1000000),
   constraint payment_rails_on_unknown_is_a_policy check (on_unknown in ('INQUIRE', 'RESEND', 'STOP')),
   constraint payment_rails_key_memory_seconds_is_positive check (key_memory_seconds >= 1),
   constraint payment_rails_on_epoch_change_is_a_policy check (on_epoch_change in ('INQUIRE', 'HOLD')),
@@ -105,6 +107,7 @@ comment on column symphony.payment_rails.on_epoch_change is 'What to do with the
 comment on column symphony.payment_rails.held_since_epoch is 'The epoch that held the rail: claims skip it until recover_epoch. Null: it is not held.';
 comment on column symphony.payment_rails.publish_outcomes is 'Whether the transaction that ends a payment also publishes the outcome to the event lane; see publish_payment_outcomes.';
 comment on column symphony.payment_rails.on_failure is 'What a failure on an ordered rail does to the later payments of its participant: CONTINUE with the next one, or HOLD them until an operator has acted.';
+comment on column symphony.payment_rails.max_per_second is 'Rate limit: how many leases claims of all relayers may grant per second, with bursts of one second''s worth; null is no limit.';
 comment on column symphony.payment_rails.epoch is 'The newest epoch: the same on all rails, and kept here because every enqueue and every claim reads a rail anyway.';
 comment on column symphony.payment_rails.epoch_timeline is 'The timeline of the newest epoch.';
 comment on column symphony.payment_rails.updated_by is 'Who changed the policy last.';
@@ -413,6 +416,22 @@ comment on table symphony.payment_rail_in_flight is 'Leases in flight on rails w
 comment on column symphony.payment_rail_in_flight.rail_type is 'The rail with max_in_flight.';
 comment on column symphony.payment_rail_in_flight.lease_token is 'The lease in flight.';
 comment on column symphony.payment_rail_in_flight.outbox_id is 'The row under that lease.';
+
+-- The token buckets of rails with max_per_second: a lease takes one token. Claims write it under the lock of the rail's row. One row per rail, updated by
+-- nearly every claim: free space on the page keeps that update heap-only.
+create table symphony.payment_rail_tokens (
+  rail_type    text        not null,
+  micro_tokens bigint      not null,
+  refilled_at  timestamptz not null default clock_timestamp(),
+  constraint payment_rail_tokens_pkey primary key (rail_type),
+  constraint payment_rail_tokens_micro_tokens_is_not_negative check (micro_tokens >= 0)
+) with (fillfactor = 10, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 200);
+
+comment on table symphony.payment_rail_tokens is
+  'Token buckets of rails with max_per_second. Written by rail_claim_capacity, claim_outbox_batch and apply_rail_policy alone.';
+comment on column symphony.payment_rail_tokens.rail_type is 'The rail with max_per_second.';
+comment on column symphony.payment_rail_tokens.micro_tokens is 'Tokens at refilled_at, in millionths, so that no rounding adds up.';
+comment on column symphony.payment_rail_tokens.refilled_at is 'When the tokens were counted last, by the clock.';
 
 -- Pending rows whose outbox already had a terminal ledger row: evidence of a bad restore or of a write past the functions.
 create table symphony.payment_outbox_quarantine (

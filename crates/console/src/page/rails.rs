@@ -51,6 +51,8 @@ struct Rail {
     order: &'static str,
     in_flight_limit: String,
     in_flight_value: String,
+    rate_limit: String,
+    rate_value: String,
     on_unknown: &'static str,
     on_unknown_options: Vec<(&'static str, bool)>,
     on_epoch_change: &'static str,
@@ -92,6 +94,10 @@ impl Rail {
             order: if rail.ordered { "FIFO per participant" } else { "none" },
             in_flight_limit: rail.max_in_flight.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string()),
             in_flight_value: rail.max_in_flight.map(|limit| limit.to_string()).unwrap_or_default(),
+            rate_limit: rail
+                .max_per_second
+                .map_or_else(|| "unlimited".to_owned(), |limit| format!("{limit} per second")),
+            rate_value: rail.max_per_second.map(|limit| limit.to_string()).unwrap_or_default(),
             on_unknown: rail.on_unknown.as_str(),
             on_unknown_options: OnUnknown::ALL
                 .iter()
@@ -141,6 +147,9 @@ pub(super) struct PolicyForm {
     publish_outcomes: Option<bool>,
     #[serde(default)]
     on_failure: Option<OnFailure>,
+    /// None if the form does not have it.
+    #[serde(default)]
+    max_per_second: Option<String>,
     #[serde(default)]
     actor: String,
     reason: String,
@@ -219,12 +228,9 @@ pub(super) async fn policy(
     CsrfForm(form): CsrfForm<PolicyForm>,
 ) -> Result<Response, PageError> {
     check_confirmation(&form.confirm, &name)?;
-    let max_in_flight = match form.max_in_flight.trim() {
-        "" => Change::Clear,
-        limit => Change::Set(limit.parse().map_err(|_| {
-            Problem::bad_request("in-flight limit is not a number: write a number, or leave it empty for no limit")
-        })?),
-    };
+    let max_in_flight = limit("in-flight limit", &form.max_in_flight)?;
+    let max_per_second =
+        form.max_per_second.as_deref().map_or(Ok(Change::Keep), |text| limit("rate limit", text))?;
     let policy = RailPolicy {
         max_attempts: Some(form.max_attempts),
         backoff_base_seconds: Some(form.backoff_base_seconds),
@@ -234,9 +240,20 @@ pub(super) async fn policy(
         on_epoch_change: form.on_epoch_change,
         publish_outcomes: form.publish_outcomes,
         on_failure: form.on_failure,
+        max_per_second,
         ..RailPolicy::default()
     };
     let audit = AuditContext { actor: form.actor, reason: form.reason }.for_caller(&visitor.caller)?;
     console.database.act(async |client| operator::set_rail(client, &name, &policy, audit.as_db()).await).await?;
     Ok(Redirect::to("/rails").into_response())
+}
+
+/// A limit as a form sends it: empty for none.
+fn limit(name: &str, text: &str) -> Result<Change<u32>, Problem> {
+    match text.trim() {
+        "" => Ok(Change::Clear),
+        number => number.parse().map(Change::Set).map_err(|_| {
+            Problem::bad_request(format!("{name} is not a number: write a number, or leave it empty for no limit"))
+        }),
+    }
 }

@@ -41,6 +41,8 @@ pub struct Rail {
     pub publish_outcomes: bool,
     /// What a failure on an ordered rail does to the later payments of its participant.
     pub on_failure: OnFailure,
+    /// The rate limit: leases per second over all relayers; none means no limit.
+    pub max_per_second: Option<i32>,
 }
 
 impl Rail {
@@ -69,6 +71,7 @@ pub(super) fn from_row(row: &tokio_postgres::Row) -> Result<Rail, tokio_postgres
         held_since_epoch: row.try_get("held_since_epoch")?,
         publish_outcomes: row.try_get("publish_outcomes")?,
         on_failure: row.try_get("on_failure")?,
+        max_per_second: row.try_get("max_per_second")?,
     })
 }
 
@@ -115,6 +118,10 @@ pub struct RailPolicy {
     /// What a failure does to the later payments of its participant. HOLD needs an ordered rail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
+    /// The rate limit: leases per second over all relayers, with bursts of one second's worth; null removes the limit.
+    #[serde(skip_serializing_if = "Change::is_keep")]
+    #[cfg_attr(feature = "json-schema", schemars(range(min = 1, max = 1_000_000)))]
+    pub max_per_second: Change<u32>,
 }
 
 /// A change to an optional field.

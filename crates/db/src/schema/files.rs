@@ -216,7 +216,7 @@ static PAYMENT: Component = Component {
         "functions/payment/payment_status.sql",
         "functions/payment/quarantine_outbox.sql",
         "functions/payment/quarantined_outboxes_total.sql",
-        "functions/payment/rail_in_flight_capacity.sql",
+        "functions/payment/rail_claim_capacity.sql",
         "functions/payment/rails_with_due_rows.sql",
         "functions/payment/recent_payment_failures.sql",
         "functions/payment/reconcile_bank_export.sql",

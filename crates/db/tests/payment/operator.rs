@@ -88,12 +88,13 @@ async fn a_policy_sets_what_it_names_clears_what_it_clears_and_leaves_the_rest()
         on_epoch_change: Some(OnEpochChange::Hold),
         publish_outcomes: Some(true),
         on_failure: Some(OnFailure::Hold),
+        max_per_second: Change::Set(50),
     };
     let set = register_rail(&operator, "instant", &policy, AUDIT).await.unwrap();
     assert_eq!((set.max_attempts, set.backoff_base_seconds, set.backoff_cap_seconds), (3, 2, 60));
     assert_eq!((set.ordered, set.paused, set.on_unknown), (true, false, OnUnknown::Stop));
     assert_eq!((set.max_in_flight, set.key_memory_seconds), (Some(8), Some(86_400)));
-    assert_eq!((set.publish_outcomes, set.on_failure), (true, OnFailure::Hold));
+    assert_eq!((set.publish_outcomes, set.on_failure, set.max_per_second), (true, OnFailure::Hold, Some(50)));
     assert_eq!((set.rail_type.as_str(), set.updated_by.as_str()), ("instant", "Ada"));
 
     let cleared = RailPolicy { max_in_flight: Change::Clear, ..RailPolicy::default() };

@@ -138,7 +138,7 @@ impl<L: Lane> EngineState<L> {
 
     fn claimed(&mut self, capacity: &ClaimCapacity, sent: Instant, claim: ClaimResult<L>, now: Instant) {
         self.claiming = false;
-        let Claim { jobs, taken_over } = match claim {
+        let Claim { jobs, taken_over, is_rate_limited } = match claim {
             Ok(claim) => claim,
             Err(error) => {
                 self.wake.claim_failed(&error, now);
@@ -157,6 +157,9 @@ impl<L: Lane> EngineState<L> {
         };
         self.meter.claim(fill, rows, now.saturating_duration_since(sent));
         self.wake.claimed(capacity.total(), started, now);
+        if is_rate_limited {
+            self.wake.scheduled();
+        }
         if self.slots.has_capacity_for_saturated(&self.capacity(now)) {
             self.wake.capacity_freed();
         }

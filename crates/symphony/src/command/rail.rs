@@ -175,6 +175,9 @@ struct Policy {
     /// Ordered rail: what a failure does to the later payments of its participant; HOLD: an operator acts first
     #[arg(long, value_name = "CONTINUE|HOLD")]
     on_failure: Option<OnFailure>,
+    /// Rate limit over all relayers: payments claimed per second, with bursts of one second's worth; none: no limit
+    #[arg(long, value_name = "N|none")]
+    max_per_second: Option<NumberOrNone>,
 }
 
 /// A number, or `none` to clear the setting.
@@ -212,6 +215,7 @@ impl From<Policy> for RailPolicy {
             on_epoch_change: given.on_epoch_change,
             publish_outcomes: given.publish_outcomes,
             on_failure: given.on_failure,
+            max_per_second: change(given.max_per_second),
         }
     }
 }
@@ -316,6 +320,7 @@ pub(super) fn text(rails: &[Rail]) -> String {
         "backoff",
         "ordered",
         "in flight",
+        "per second",
         "on unknown",
         "key memory",
         "on epoch",
@@ -332,6 +337,7 @@ pub(super) fn text(rails: &[Rail]) -> String {
             format!("{}s to {}s", rail.backoff_base_seconds, rail.backoff_cap_seconds),
             yes_or_no(rail.ordered),
             rail.max_in_flight.map_or_else(|| "no limit".to_owned(), |limit| limit.to_string()),
+            rail.max_per_second.map_or_else(|| "no limit".to_owned(), |limit| limit.to_string()),
             rail.on_unknown.to_string(),
             rail.key_memory_seconds.map_or_else(|| "forever".to_owned(), |seconds| format!("{seconds}s")),
             rail.on_epoch_change.to_string(),

@@ -16,6 +16,7 @@
 //! - [`ledger_partitions`]: a relayer adds partitions to the ledger
 //! - [`systemd`]: what a service manager hears
 //! - [`one_role`]: a login with symphony_executor alone runs every lane
+//! - [`rate_limit`]: a rail with max_per_second
 //! - [`followed_payments`]: a service learns from events how its payments ended
 //! - [`trace_export`]: spans; [`recording_server`] receives them
 //! - [`alert_rules`], [`firing_alerts`]: the shipped alerts and dashboard, as files and in a running [`prometheus`]
@@ -52,6 +53,7 @@ mod pgbouncer;
 mod producers;
 mod prometheus;
 mod protocol_replay;
+mod rate_limit;
 mod recording_server;
 mod relayer;
 mod shutdown;

@@ -21,7 +21,7 @@ const CLAIM: &str = "\
     from symphony.claim_outbox_batch($1, $2, $3)";
 /// The leases that the claim took over are in a setting of its transaction: see `end_expired_leases`. So are the
 /// rails on
-/// which it leased followers, and the epoch that it opened. The first row carries them. The left join keeps that row
+/// which it leased followers, the epoch that it opened, and whether a rate limit bounded it. The first row carries them. The left join keeps that row
 /// if the claim returns nothing.
 const CLAIM_WITH_LIMITS: &str = "\
     select c.outbox_id, c.instruction_id, c.participant_id, c.sequence_id, c.idempotency_key, c.rail_type, c.payload, \
@@ -29,6 +29,8 @@ const CLAIM_WITH_LIMITS: &str = "\
            case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.repaired_leases', true) end as repaired_leases, \
            case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.claimed_runs', true) end as claimed_runs, \
            case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.opened_epoch', true) end as opened_epoch, \
+           coalesce(c.ordinality, 1) = 1 and coalesce(current_setting('symphony.claim_used_rate_limit', true), '') = 'true' \
+             as used_rate_limit, \
            case when coalesce(c.ordinality, 1) = 1 then nullif(current_setting('symphony.epoch', true), '')::bigint end as epoch \
     from (values (1)) one \
     left join symphony.claim_outbox_batch($1, $2, $3, $4, $5, $6, $7) with ordinality c on true";
@@ -72,6 +74,8 @@ pub struct ClaimedBatch {
     pub run_rails: BTreeSet<String>,
     /// The epoch that the claim opened, because the server is not the one of the newest epoch.
     pub opened_epoch: Option<OpenedEpoch>,
+    /// Whether a rail with a rate limit had due rows: [`next_due`](super::next_due) then says when it has its next token.
+    pub used_rate_limit: bool,
     /// The epoch in which the leases were granted.
     pub epoch: Option<i64>,
 }
@@ -148,6 +152,7 @@ pub async fn claim_with_limits(
         taken_over,
         run_rails: run_rails.unwrap_or_default(),
         opened_epoch,
+        used_rate_limit: first.try_get("used_rate_limit")?,
         epoch: first.try_get("epoch")?,
     })
 }

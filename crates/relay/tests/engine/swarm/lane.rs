@@ -226,7 +226,7 @@ impl Lane for SwarmLane {
             }
             jobs.push(Job { lease, route: plan.route, key: plan.key, state: self.state.clone() });
         }
-        Ok(Claim { jobs, taken_over })
+        Ok(Claim { taken_over, ..Claim::new(jobs) })
     }
 
     async fn wait_for_turn(&self, job: &mut Job) -> bool {
