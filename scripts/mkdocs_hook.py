@@ -22,6 +22,8 @@ PAGES = [
     "CONTRIBUTING.md",
     "SECURITY.md",
     "bench/peers/README.md",
+    "clients/python/README.md",
+    "clients/typescript/README.md",
     "schema/README.md",
 ]
 # [text](target), not in code: images and links alike, targets without a scheme.

@@ -108,7 +108,7 @@ fn every_download_of_setup_is_pinned_by_hash_and_runs_no_install_script() {
                 assert!(line.contains(option), "no {option}: {line}");
             }
         }
-        if line.contains("npm pack") {
+        if line.contains("npm pack") || line.contains("\"${npm[@]}\" ci") {
             assert!(line.contains("--ignore-scripts"), "{line}");
         }
         if line.contains("cargo install") || line.contains("cargo fetch") {
@@ -128,7 +128,16 @@ fn every_download_of_setup_is_pinned_by_hash_and_runs_no_install_script() {
 #[test]
 fn every_pin_has_a_version_and_a_hash() {
     let pins = root().join("scripts/pins");
-    for name in ["docs.txt", "duckdb.txt", "nats.txt", "postgres.txt", "schemathesis.txt"] {
+    let names = [
+        "clients.txt",
+        "docs.txt",
+        "duckdb.txt",
+        "nats.txt",
+        "node-with-npm.txt",
+        "postgres.txt",
+        "schemathesis.txt",
+    ];
+    for name in names {
         let text = fs::read_to_string(pins.join(name)).unwrap().replace("\\\n", " ");
         let requirements: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert!(!requirements.is_empty(), "{name}");
@@ -149,6 +158,19 @@ fn every_pin_has_a_version_and_a_hash() {
     for line in lines {
         let (hash, package) = line.split_once("  ").unwrap();
         assert!(is_hex(hash, 128) && package.starts_with("@embedded-postgres/"), "{line}");
+    }
+}
+
+#[test]
+fn every_npm_package_of_the_clients_has_a_hash_and_no_address() {
+    let lock = fs::read_to_string(root().join("clients/typescript/package-lock.json")).unwrap();
+    let lock: serde_json::Value = serde_json::from_str(&lock).unwrap();
+    let packages = lock["packages"].as_object().unwrap();
+    assert!(packages.len() > 10);
+    // The one without a name is the client itself.
+    for (name, package) in packages.iter().filter(|(name, _)| !name.is_empty()) {
+        assert!(package["integrity"].as_str().is_some_and(|hash| hash.starts_with("sha512-")), "{name}");
+        assert!(package["resolved"].is_null(), "{name}");
     }
 }
 
