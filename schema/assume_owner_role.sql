@@ -69,6 +69,7 @@ begin
               hint = 'Give the function to a superuser, disable the event trigger for the install, or install as a login that is no superuser.';
     end if;
   end if;
+  perform set_config('symphony.role_before_install', current_setting('role'), true);
   perform set_config('symphony.membership_granted_for_install', 'no', true);
   if not pg_has_role(current_user, 'symphony_control', v_may_set_role) then
     begin

@@ -173,16 +173,21 @@ class SqlalchemyAsyncSession(SqlalchemyAsyncCore):
         return AsyncSession(engine)
 
 
+def use_database(url: str) -> None:
+    """Points Django to a database, for its next connection."""
+    parts = psycopg.conninfo.conninfo_to_dict(url)
+    names = {"NAME": "dbname", "HOST": "host", "PORT": "port", "USER": "user"}
+    django.db.connections["default"].settings_dict |= {name: parts[part] for name, part in names.items()}
+
+
 class Django(Driver):
     calls = symphony_client.django
 
     @asynccontextmanager
     async def connect(self, url: str, autocommit: bool = False) -> AsyncIterator[Any]:
         del autocommit  # Django's default: only atomic() makes a transaction
-        parts = psycopg.conninfo.conninfo_to_dict(url)
+        use_database(url)
         connection = django.db.connections["default"]
-        names = {"NAME": "dbname", "HOST": "host", "PORT": "port", "USER": "user"}
-        connection.settings_dict |= {name: parts[part] for name, part in names.items()}
         try:
             yield connection
         finally:

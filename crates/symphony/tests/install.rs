@@ -59,6 +59,73 @@ async fn the_printed_script_makes_what_an_install_makes() {
 }
 
 #[tokio::test]
+async fn the_printed_statement_installs_in_the_transaction_of_a_migration_tool_and_leaves_it_as_it_was() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.empty_database().await.unwrap();
+    let statement = symphony("", &["install", "--print", "--no-transaction"]).exits(0).stdout;
+    let mut tool = database.connect().await.unwrap();
+    // The first DO block of a session loads plpgsql, and with it the settings of plpgsql.
+    tool.batch_execute("do $$ begin end $$; create schema app; create table app.versions (id int)").await.unwrap();
+    for (commits, rows) in [(false, 0), (true, 1), (true, 2)] {
+        let transaction = tool.transaction().await.unwrap();
+        // As a tool sets them, and unlike what the install needs.
+        transaction
+            .batch_execute("set local search_path = app, public; set local lock_timeout = '3s'")
+            .await
+            .unwrap();
+        let settings = "select jsonb_object_agg(name, setting)::text || current_user from pg_settings";
+        let before: String = transaction.query_one(settings, &[]).await.unwrap().get(0);
+        // Many tools prepare a statement, which then has to be a single one.
+        let prepared = transaction.prepare(&statement).await.unwrap();
+        transaction.execute(&prepared, &[]).await.unwrap();
+        let after: String = transaction.query_one(settings, &[]).await.unwrap().get(0);
+        assert_eq!(after, before);
+        transaction.batch_execute("insert into versions values (1)").await.unwrap();
+        if commits {
+            transaction.commit().await.unwrap();
+        } else {
+            transaction.rollback().await.unwrap();
+        }
+        let made = "select (select count(*) from app.versions), to_regnamespace('symphony') is not null";
+        let made = tool.query_one(made, &[]).await.unwrap();
+        assert_eq!((made.get::<_, i64>(0), made.get::<_, bool>(1)), (rows, commits));
+    }
+    symphony(&database.url(), &["verify"]).exits(0);
+    assert_eq!(symphony(&database.url(), &["install", "--json"]).exits(0).json()["result"], "already_current");
+}
+
+#[tokio::test]
+async fn the_printed_statement_is_a_transaction_by_itself() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.empty_database().await.unwrap();
+    let client = database.connect().await.unwrap();
+    // What refuses it comes late: the lanes before are undone.
+    client.batch_execute("create schema m10_recovery; create table m10_recovery.outbox (id int)").await.unwrap();
+    let statement = symphony("", &["install", "--print", "--no-transaction"]).exits(0).stdout;
+    let refused = client.batch_execute(&statement).await.unwrap_err();
+    let refused = refused.as_db_error().unwrap();
+    assert!(refused.message().contains("schema m10_recovery already exists"), "{refused:?}");
+    assert!(refused.where_().unwrap().len() < 20_000, "the error quotes more than its own section");
+    let left = client.query_one("select to_regnamespace('symphony') is null", &[]).await.unwrap();
+    assert!(left.get::<_, bool>(0), "something is left");
+    client.batch_execute("drop schema m10_recovery cascade").await.unwrap();
+    client.batch_execute(&statement).await.unwrap();
+    symphony(&database.url(), &["verify"]).exits(0);
+}
+
+#[tokio::test]
+async fn the_printed_statement_of_the_roles_runs_again_and_again() {
+    let server = Server::from_env().await.unwrap();
+    let database = server.empty_database().await.unwrap();
+    let statement = symphony("", &["install", "--print", "--no-transaction", "--roles-only"]).exits(0).stdout;
+    let client = database.connect().await.unwrap();
+    client.batch_execute(&statement).await.unwrap();
+    client.batch_execute(&statement).await.unwrap();
+    let left = client.query_one("select to_regnamespace('symphony') is null", &[]).await.unwrap();
+    assert!(left.get::<_, bool>(0));
+}
+
+#[tokio::test]
 async fn each_lane_is_installed_and_works_without_the_others() {
     let server = Server::from_env().await.unwrap();
     for (lane, other, works, missing) in [

@@ -114,6 +114,27 @@ async fn who_may_create_roles_installs_and_is_not_the_owner_afterwards() {
     assert!(refused.stderr.contains("grant symphony_ingest"), "{}", refused.all());
 }
 
+/// A migration tool often sets a role when it connects. An install that resumed the login's own role instead would
+/// leave the role with the membership, and the rest of the migration without the role.
+#[tokio::test]
+async fn a_script_resumes_the_role_of_its_session_and_returns_what_it_borrowed() {
+    let fixture = Fixture::new(
+        "create role installer createrole; grant create on database shop to installer;
+         create role deploy login; grant installer to deploy",
+    )
+    .await;
+    for options in [&["install", "--print"][..], &["install", "--print", "--no-transaction"]] {
+        let script = symphony("", options).exits(0).stdout;
+        let tool = connect(&fixture.url("deploy")).await;
+        tool.batch_execute("set role installer").await.unwrap();
+        tool.batch_execute(&script).await.unwrap();
+        let role: String = tool.query_one("select current_user::text", &[]).await.unwrap().get(0);
+        assert_eq!(role, "installer", "{options:?}");
+        assert!(!fixture.is_owner().await, "{options:?}");
+        symphony(&fixture.cluster.url("shop"), &["verify"]).exits(0);
+    }
+}
+
 #[tokio::test]
 async fn who_is_granted_the_owner_by_a_dba_installs_without_creating_roles() {
     let fixture = Fixture::new(&format!(

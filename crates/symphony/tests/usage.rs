@@ -21,6 +21,7 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["instal"], "install"),
     (&["install", "--lane", "pigeon"], "this build has: payment"),
     (&["install", "--print", "--json"], "cannot be used with"),
+    (&["install", "--no-transaction"], "--print"),
     (&["verify", "--lane", ""], "there is no lane"),
     (&["verify", "extra"], "unexpected argument 'extra'"),
     (&["enqueue"], "--instruction <ID>"),

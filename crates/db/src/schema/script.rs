@@ -2,7 +2,9 @@
 //!
 //! Each migration has its own condition, so the script works on an empty, an older and a current database.
 
-use std::{fmt::Write as _, time::Duration};
+mod statement;
+
+use std::time::Duration;
 
 use super::{
     Lane, VERSION,
@@ -21,74 +23,82 @@ pub fn script(lanes: &[Lane]) -> String {
 /// The same with another timeout, for the install lock and again for the tables.
 #[must_use]
 pub fn script_within(lanes: &[Lane], limit: Duration) -> String {
+    format!("{}begin;\n{}{}\ncommit;\n", heading(lanes), prelude(limit), body(lanes, limit))
+}
+
+/// The same as one statement, for a migration tool, which runs it in its own transaction.
+#[must_use]
+pub fn statement_within(lanes: &[Lane], limit: Duration) -> String {
+    heading(lanes) + &statement::of(&[prelude_sections(limit), body_sections(lanes, limit)].concat())
+}
+
+fn heading(lanes: &[Lane]) -> String {
     let names: Vec<_> = sorted(lanes).iter().map(|lane| lane.name()).collect();
     format!(
-        "-- Symphony, schema version {VERSION}, lanes: {}.\n\
+        "-- Symphony, schema version {VERSION}, lanes {}.\n\
          -- Creates or upgrades; safe to run again. Needs PostgreSQL 15 or later, and either a superuser, or a\n\
-         -- user with CREATEROLE and CREATE on the database, or membership in symphony_control.\n\
-         begin;\n\
-         {}{}\n\
-         commit;\n",
+         -- user with CREATEROLE and CREATE on the database, or membership in symphony_control.\n",
         names.join(", "),
-        prelude(limit),
-        body(lanes, limit),
     )
 }
 
 /// The script that creates Symphony's roles on a server, and nothing else: before a dump is restored there.
 #[must_use]
 pub fn roles_script() -> String {
-    let mut script = format!("begin;\n{PIN}");
-    push(&mut script, files::ROLES);
-    script.push_str("\ncommit;\n");
-    script
+    format!("begin;\n{}\ncommit;\n", roles_sections().concat())
+}
+
+/// The same as one statement, for a migration tool.
+#[must_use]
+pub fn roles_statement() -> String {
+    statement::of(&roles_sections())
+}
+
+fn roles_sections() -> Vec<String> {
+    vec![PIN.to_owned(), section(files::ROLES)]
 }
 
 /// Pins the search_path, takes the install lock, and runs the guard. Nothing else in the schemas is read before the
 /// guard.
 pub(super) fn prelude(limit: Duration) -> String {
-    let mut script = format!("set local client_min_messages = warning;\n{PIN}{}", lock::take_exclusive(limit));
-    push(&mut script, files::GUARD);
-    script
+    prelude_sections(limit).concat()
+}
+
+fn prelude_sections(limit: Duration) -> Vec<String> {
+    let first = format!("set local client_min_messages = warning;\n{PIN}{}", lock::take_exclusive(limit));
+    vec![first, section(files::GUARD)]
 }
 
 /// The statements after [`prelude`].
 pub(super) fn body(lanes: &[Lane], limit: Duration) -> String {
-    let mut script = format!("{PIN}set local check_function_bodies = on;\n");
-    push(&mut script, files::ROLES);
+    body_sections(lanes, limit).concat()
+}
+
+fn body_sections(lanes: &[Lane], limit: Duration) -> Vec<String> {
+    let mut script = vec![format!("{PIN}set local check_function_bodies = on;\n"), section(files::ROLES)];
     become_owner(&mut script, lanes);
-    script.push_str(&lock::take_relations(limit));
+    script.push(lock::take_relations(limit));
     refuse_foreign_database(&mut script, lanes);
     for component in components(lanes) {
-        for migration in component.migrations {
-            script.push_str(&apply_once(component, migration));
-        }
-        for file in component.repeatable {
-            push(&mut script, file);
-        }
+        script.extend(component.migrations.iter().map(|migration| apply_once(component, migration)));
+        script.extend(component.repeatable.iter().map(section));
     }
-    for component in components(lanes) {
-        push(&mut script, component.grants);
-    }
-    for partitions in components(lanes).filter_map(|component| component.partitions) {
-        push(&mut script, partitions);
-    }
-    push(&mut script, files::RESET_OWNER_ROLE);
+    script.extend(components(lanes).map(|component| section(component.grants)));
+    script.extend(components(lanes).filter_map(|component| component.partitions).map(section));
+    script.push(section(files::RESET_OWNER_ROLE));
     script
 }
 
 /// Checks a database that seems current: it is not newer, and had the migrations that this build knows. Run it in a
 /// transaction that is rolled back.
 pub(super) fn check(lanes: &[Lane]) -> String {
-    let mut script = PIN.to_owned();
+    let mut script = vec![PIN.to_owned()];
     become_owner(&mut script, lanes);
     refuse_foreign_database(&mut script, lanes);
     for component in components(lanes) {
-        for migration in component.migrations {
-            script.push_str(&apply_once(component, migration));
-        }
+        script.extend(component.migrations.iter().map(|migration| apply_once(component, migration)));
     }
-    script
+    script.concat()
 }
 
 fn sorted(lanes: &[Lane]) -> Vec<Lane> {
@@ -105,20 +115,16 @@ fn components(lanes: &[Lane]) -> impl Iterator<Item = &'static Component> {
 }
 
 /// The owner creates every object after this.
-fn become_owner(script: &mut String, lanes: &[Lane]) {
-    push(script, files::ASSUME_OWNER_ROLE);
-    for file in components(lanes).filter_map(|component| component.schema_file) {
-        push(script, file);
-    }
-    script.push_str("\nset local role symphony_control;\n");
+fn become_owner(script: &mut Vec<String>, lanes: &[Lane]) {
+    script.push(section(files::ASSUME_OWNER_ROLE));
+    script.extend(components(lanes).filter_map(|component| component.schema_file).map(section));
+    script.push("\nset local role symphony_control;\n".to_owned());
 }
 
 /// Stops the script on a database that it must not change. The schemas exist by now, so no other login can create them
 /// after the guard; their contents are read only after the guard.
-fn refuse_foreign_database(script: &mut String, lanes: &[Lane]) {
-    push(script, files::GUARD);
-    script.push_str(&refuse_newer());
-    script.push_str(&refuse_missing_lanes(lanes));
+fn refuse_foreign_database(script: &mut Vec<String>, lanes: &[Lane]) {
+    script.extend([section(files::GUARD), refuse_newer(), refuse_missing_lanes(lanes)]);
 }
 
 /// The script rebuilds all grants: a lane that is missing from it would lose its own.
@@ -144,9 +150,8 @@ $guard$;
     )
 }
 
-fn push(script: &mut String, file: &File) {
-    // Writing to a String cannot fail.
-    let _ = write!(script, "\n-- {}\n{}", file.path, file.text);
+fn section(file: &File) -> String {
+    format!("\n-- {}\n{}", file.path, file.text)
 }
 
 fn refuse_newer() -> String {

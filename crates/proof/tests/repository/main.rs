@@ -2,6 +2,7 @@
 //!
 //! # Layout
 //!
+//! - `client_docs`: the SQL of docs/clients/
 //! - `columns`: the width of Markdown lines
 //! - `glossary`: words that names must not use
 //! - `guarantees`: docs/guarantees.md names every proof
@@ -12,6 +13,7 @@
 //! - `test_rules`: no ignored test, and no test that sleeps
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the repository has failed")]
 
+mod client_docs;
 mod columns;
 mod glossary;
 mod guarantees;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use symphony_db::schema::{self, Lane, install::Installed, lock::LOCK_TIMEOUT, script::roles_script};
+use symphony_db::schema::script::{roles_script, roles_statement, script_within, statement_within};
+use symphony_db::schema::{self, Lane, install::Installed, lock::LOCK_TIMEOUT};
 
 use super::with_examples;
 use crate::{
@@ -20,6 +21,7 @@ use crate::{
 #[derive(clap::Args)]
 #[command(after_help = with_examples(
     "  symphony install\n  symphony install --print > symphony.sql   # for a DBA to read, and to run with psql\n  \
+     symphony install --print --no-transaction > symphony.sql   # for Flyway, Alembic, sqlx or another such tool\n  \
      symphony install --roles-only   # on a new server, before a dump is restored there",
 ))]
 pub(crate) struct Arguments {
@@ -33,6 +35,9 @@ pub(crate) struct Arguments {
     /// Print the SQL instead of running it; needs no database
     #[arg(long, conflicts_with = "json")]
     print: bool,
+    /// With --print: one statement without begin and commit, for a migration tool
+    #[arg(long, requires = "print")]
+    no_transaction: bool,
     /// Create the roles of this server and nothing else; do this before you restore a dump
     #[arg(long, conflicts_with_all = ["lanes", "json"])]
     roles_only: bool,
@@ -52,8 +57,12 @@ impl Arguments {
         let lanes = if self.lanes.is_empty() { Lane::ALL.to_vec() } else { self.lanes };
         let limit = Duration::from_secs(self.lock_timeout);
         if self.print {
-            let script =
-                if self.roles_only { roles_script() } else { schema::script::script_within(&lanes, limit) };
+            let script = match (self.roles_only, self.no_transaction) {
+                (false, false) => script_within(&lanes, limit),
+                (false, true) => statement_within(&lanes, limit),
+                (true, false) => roles_script(),
+                (true, true) => roles_statement(),
+            };
             output::print_line(&script)?;
             return Ok(ExitStatus::Success);
         }
