@@ -41,6 +41,10 @@ pub(crate) enum Fault {
     Busy,
     /// Not executed; answered with 429 and Retry-After.
     RateLimit,
+    /// Accepted with 202, and executed later.
+    Accept,
+    /// Accepted with 202, and refused later.
+    AcceptRefuse,
     /// An inquiry is answered with 503.
     InquiryDown,
     /// An inquiry is answered; for the faults of a single key.
@@ -49,7 +53,7 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// All faults with their names in settings.
-    pub(crate) const NAMES: [(Self, &str); 13] = [
+    pub(crate) const NAMES: [(Self, &str); 15] = [
         (Self::Ok, "ok"),
         (Self::TimeoutBefore, "timeout_before"),
         (Self::TimeoutAfter, "timeout_after"),
@@ -61,12 +65,14 @@ impl Fault {
         (Self::Refuse, "refuse"),
         (Self::Busy, "busy"),
         (Self::RateLimit, "rate_limit"),
+        (Self::Accept, "accept"),
+        (Self::AcceptRefuse, "accept_refuse"),
         (Self::InquiryDown, "inquiry_down"),
         (Self::InquiryOk, "inquiry_ok"),
     ];
 
     /// The faults of payments that come by chance, in the order of their share of a draw.
-    pub(crate) const DRAWN: [Self; 9] = [
+    pub(crate) const DRAWN: [Self; 11] = [
         Self::TimeoutBefore,
         Self::TimeoutAfter,
         Self::CutBefore,
@@ -76,6 +82,8 @@ impl Fault {
         Self::Error500After,
         Self::Refuse,
         Self::Busy,
+        Self::Accept,
+        Self::AcceptRefuse,
     ];
 
     /// The fault with this name.
@@ -97,7 +105,9 @@ impl Fault {
             | Self::Error500After
             | Self::Refuse
             | Self::Busy
-            | Self::RateLimit => Kind::Payment,
+            | Self::RateLimit
+            | Self::Accept
+            | Self::AcceptRefuse => Kind::Payment,
         }
     }
 
@@ -116,6 +126,8 @@ impl Fault {
             | Self::HalfAnswer
             | Self::Error500After
             | Self::Refuse
+            | Self::Accept
+            | Self::AcceptRefuse
             | Self::InquiryOk => false,
         }
     }
@@ -127,6 +139,8 @@ pub(crate) fn drawn(faults: &Faults, kind: Kind, key: &str, key_ordinal: u64) ->
     match kind {
         Kind::Inquiry if draw < faults.chance(Fault::InquiryDown).millionths() => Fault::InquiryDown,
         Kind::Inquiry => Fault::InquiryOk,
+        // It is no request, so nothing disturbs it.
+        Kind::Settlement => Fault::Ok,
         Kind::Payment => {
             let mut bound = 0;
             for fault in Fault::DRAWN {
@@ -156,6 +170,7 @@ fn draw(seed: u64, purpose: &str, kind: Kind, key: &str, key_ordinal: u64) -> u6
     hash.update([match kind {
         Kind::Payment => 1,
         Kind::Inquiry => 2,
+        Kind::Settlement => 3,
     }]);
     // All that comes before has a fixed length, so the key can come last as it is.
     hash.update(purpose.as_bytes());

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     fault::Fault,
-    payment::Payment,
+    payment::{Money, Payment},
     settings::{Faults, Forget},
     wire::{Kind, LedgerLine, Outcome, RequestLine, Stats, Status},
 };
@@ -26,9 +26,24 @@ pub(super) struct LedgerEntry {
     /// The code of the refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) refused: Option<String>,
-    /// The fingerprint of the body that was executed or refused.
+    /// What was accepted, to be decided later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) accepted: Option<Accepted>,
+    /// The fingerprint of the body that was executed, refused or accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fingerprint: Option<String>,
+}
+
+/// A payment that the bank has accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Accepted {
+    pub(super) instruction_id: String,
+    pub(super) participant_id: String,
+    pub(super) sequence_id: i64,
+    pub(super) amount: String,
+    pub(super) currency: String,
+    /// Whether the bank means to execute it.
+    pub(super) will_execute: bool,
 }
 
 /// What a request results in.
@@ -53,8 +68,7 @@ pub(super) struct NumberedRequest {
 /// What the bank remembers of a key.
 struct KeyRecord {
     fingerprint: String,
-    /// The reference of what was executed, or the code of the refusal.
-    result: Result<String, String>,
+    result: KeyResult,
     at: Timestamp,
     /// Its position among all remembered keys.
     position: u64,
@@ -62,11 +76,22 @@ struct KeyRecord {
     ever_executed: bool,
 }
 
+/// What became of a key.
+enum KeyResult {
+    /// The reference of what was executed.
+    Executed(String),
+    /// The code of the refusal.
+    Refused(String),
+    /// It is decided later.
+    Accepted(Accepted),
+}
+
 /// The number of requests for a key.
 #[derive(Default)]
 struct RequestCounts {
     payments: u64,
     inquiries: u64,
+    settlements: u64,
 }
 
 #[derive(Default)]
@@ -86,11 +111,14 @@ impl KeyStore {
     /// Numbers a request.
     pub(super) fn number_request(&mut self, kind: Kind, key: String) -> NumberedRequest {
         self.ordinal += 1;
-        self.stats.received += 1;
+        if kind != Kind::Settlement {
+            self.stats.received += 1;
+        }
         let seen = self.seen.entry(key.clone()).or_default();
         let count = match kind {
             Kind::Payment => &mut seen.payments,
             Kind::Inquiry => &mut seen.inquiries,
+            Kind::Settlement => &mut seen.settlements,
         };
         *count += 1;
         NumberedRequest { ordinal: self.ordinal, kind, key_ordinal: *count, key }
@@ -124,33 +152,88 @@ impl KeyStore {
             request: line(numbered, fault, Outcome::Refused, now),
             executed: None,
             refused: None,
+            accepted: None,
             fingerprint: Some(payment.fingerprint),
         };
-        let status = match money {
-            Ok(money) => {
-                let ordinal = self.stats.executed + 1;
-                let reference = format!("BNK-{ordinal:010}");
-                entry.request.outcome = Outcome::Executed;
-                entry.executed = Some(LedgerLine {
-                    ordinal,
-                    key: payment.key,
-                    instruction_id: payment.instruction_id,
-                    participant_id: payment.participant_id,
-                    sequence_id: payment.sequence_id,
-                    amount: money.amount,
-                    currency: money.currency,
-                    reference: reference.clone(),
-                    executed_at: now,
-                });
-                Status::Executed { reference }
+        let accept = |money: Money, will_execute| Accepted {
+            instruction_id: payment.instruction_id,
+            participant_id: payment.participant_id,
+            sequence_id: payment.sequence_id,
+            amount: money.amount,
+            currency: money.currency,
+            will_execute,
+        };
+        let status = match (money, fault) {
+            (Ok(money), Fault::Accept | Fault::AcceptRefuse) => {
+                entry.request.outcome = Outcome::Accepted;
+                entry.accepted = Some(accept(money, fault == Fault::Accept));
+                Status::Pending
             }
-            Err(code) => {
+            (Ok(money), _) => self.execute(&mut entry, payment.key, accept(money, true), now),
+            (Err(code), _) => {
                 entry.refused = Some(code.clone());
                 Status::Refused { code }
             }
         };
         self.apply(&entry);
         (entry, Decision::Status { status, replay: false })
+    }
+
+    fn execute(&self, entry: &mut LedgerEntry, key: String, payment: Accepted, now: Timestamp) -> Status {
+        let Accepted { instruction_id, participant_id, sequence_id, amount, currency, will_execute: _ } = payment;
+        let ordinal = self.stats.executed + 1;
+        let reference = format!("BNK-{ordinal:010}");
+        entry.request.outcome = Outcome::Executed;
+        entry.executed = Some(LedgerLine {
+            ordinal,
+            key,
+            instruction_id,
+            participant_id,
+            sequence_id,
+            amount,
+            currency,
+            reference: reference.clone(),
+            executed_at: now,
+        });
+        Status::Executed { reference }
+    }
+
+    /// Decides what becomes of an accepted payment: as the bank means to, unless `execute` says otherwise. None if the key does not
+    /// wait for a decision.
+    pub(super) fn settle(
+        &mut self,
+        key: &str,
+        execute: Option<bool>,
+        faults: &Faults,
+        now: Timestamp,
+    ) -> Option<(LedgerEntry, Status)> {
+        let record = self.known.get(key)?;
+        let KeyResult::Accepted(accepted) = &record.result else { return None };
+        let (accepted, fingerprint) = (accepted.clone(), record.fingerprint.clone());
+        let numbered = self.number_request(Kind::Settlement, key.to_owned());
+        let mut entry = LedgerEntry {
+            request: line(numbered, Fault::Ok, Outcome::Refused, now),
+            executed: None,
+            refused: None,
+            accepted: None,
+            fingerprint: Some(fingerprint),
+        };
+        let status = if execute.unwrap_or(accepted.will_execute) {
+            self.execute(&mut entry, key.to_owned(), accepted, now)
+        } else {
+            entry.refused = Some(faults.refuse_code.clone());
+            Status::Refused { code: faults.refuse_code.clone() }
+        };
+        self.apply(&entry);
+        Some((entry, status))
+    }
+
+    /// The keys that wait for a decision.
+    pub(super) fn undecided(&self) -> Vec<String> {
+        let waits = |(key, record): (&String, &KeyRecord)| {
+            matches!(record.result, KeyResult::Accepted(_)).then(|| key.clone())
+        };
+        self.known.iter().filter_map(waits).collect()
     }
 
     /// Answers an inquiry with the remembered status.
@@ -178,9 +261,12 @@ impl KeyStore {
         let count = match request.kind {
             Kind::Payment => &mut seen.payments,
             Kind::Inquiry => &mut seen.inquiries,
+            Kind::Settlement => &mut seen.settlements,
         };
         *count = (*count).max(request.key_ordinal);
-        self.stats.received += 1;
+        if request.kind != Kind::Settlement {
+            self.stats.received += 1;
+        }
         self.apply(entry);
     }
 
@@ -206,7 +292,7 @@ impl KeyStore {
         decision: Decision,
     ) -> (LedgerEntry, Decision) {
         let request = line(numbered, fault, outcome, now);
-        let entry = LedgerEntry { request, executed: None, refused: None, fingerprint: None };
+        let entry = LedgerEntry { request, executed: None, refused: None, accepted: None, fingerprint: None };
         self.apply(&entry);
         (entry, decision)
     }
@@ -217,28 +303,32 @@ impl KeyStore {
         match request.kind {
             Kind::Payment => self.stats.payments += 1,
             Kind::Inquiry => self.stats.inquiries += 1,
+            Kind::Settlement => {}
         }
         *self.stats.faults.entry(request.fault).or_default() += 1;
         match request.outcome {
             Outcome::Executed => self.stats.executed += 1,
             Outcome::Refused => self.stats.refused += 1,
+            Outcome::Accepted => self.stats.accepted += 1,
             Outcome::Replayed => self.stats.replayed += 1,
             Outcome::KeyReused => self.stats.key_reused += 1,
             Outcome::Nothing | Outcome::Found | Outcome::UnknownKey => {}
         }
-        let result = match (&entry.executed, &entry.refused) {
-            (Some(executed), _) => Ok(executed.reference.clone()),
-            (None, Some(code)) => Err(code.clone()),
-            (None, None) => return,
+        let result = match (&entry.executed, &entry.refused, &entry.accepted) {
+            (Some(executed), _, _) => KeyResult::Executed(executed.reference.clone()),
+            (None, Some(code), _) => KeyResult::Refused(code.clone()),
+            (None, None, Some(accepted)) => KeyResult::Accepted(accepted.clone()),
+            (None, None, None) => return,
         };
+        let is_executed = entry.executed.is_some();
         let before = self.known.get(&request.key).is_some_and(|known| known.ever_executed);
-        if before && result.is_ok() {
+        if before && is_executed {
             self.stats.executed_again += 1;
         }
         self.positions += 1;
         let known = KeyRecord {
             fingerprint: entry.fingerprint.clone().unwrap_or_default(),
-            ever_executed: before || result.is_ok(),
+            ever_executed: before || is_executed,
             result,
             at: request.at,
             position: self.positions,
@@ -250,8 +340,9 @@ impl KeyStore {
 impl KeyRecord {
     fn status(&self) -> Status {
         match &self.result {
-            Ok(reference) => Status::Executed { reference: reference.clone() },
-            Err(code) => Status::Refused { code: code.clone() },
+            KeyResult::Executed(reference) => Status::Executed { reference: reference.clone() },
+            KeyResult::Refused(code) => Status::Refused { code: code.clone() },
+            KeyResult::Accepted(_) => Status::Pending,
         }
     }
 }
@@ -298,6 +389,36 @@ mod tests {
             use Outcome::{Executed, Replayed};
             [Executed, Executed, Replayed, Executed, Replayed, Executed]
         });
+    }
+
+    #[test]
+    fn an_accepted_payment_is_decided_once_also_after_a_restart() {
+        let faults = Faults::default();
+        let at = Timestamp::from_second(9).unwrap();
+        let body = r#"{"instruction_id":"I","participant_id":"P","sequence_id":1,"idempotency_key":"K","payload":{"amount":"1","currency":"EUR"}}"#;
+        let mut first = KeyStore::default();
+        let pay = |keys: &mut KeyStore, fault| {
+            let numbered = keys.number_request(Kind::Payment, "K".to_owned());
+            keys.pay(numbered, Payment::read(body.as_bytes()).unwrap(), fault, &faults, at)
+        };
+        let (accepted, decision) = pay(&mut first, Fault::Accept);
+        assert!(matches!(decision, Decision::Status { status: Status::Pending, replay: false }));
+        assert!(matches!(
+            pay(&mut first, Fault::Ok).1,
+            Decision::Status { status: Status::Pending, replay: true }
+        ));
+        let mut second = KeyStore::default();
+        second.replay(&accepted);
+        assert_eq!((first.undecided(), second.undecided()), (vec!["K".to_owned()], vec!["K".to_owned()]));
+        let (entry, _) = second.settle("K", None, &faults, at).unwrap();
+        assert_eq!((entry.request.kind, entry.request.outcome), (Kind::Settlement, Outcome::Executed));
+        assert!(second.settle("K", Some(false), &faults, at).is_none() && second.undecided().is_empty());
+        let (entry, _) = first.settle("K", Some(false), &faults, at).unwrap();
+        assert_eq!(
+            (entry.request.outcome, first.stats().executed, first.stats().refused),
+            (Outcome::Refused, 0, 1)
+        );
+        assert!(first.settle("other", None, &faults, at).is_none());
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! - [`routes`]: the paths, and the checks before a request is handled
 //! - [`request_handler`]: numbers a request, chooses its fault, decides and records
 //! - [`payment`]: a parsed payment and its fingerprint
+//! - [`callback`]: reports to the client what became of an accepted payment
 //! - [`fault`]: which fault a request gets
 //! - [`settings`]: the fault settings and their text form
 //! - [`fault_change`]: a change of the faults at run time
@@ -17,6 +18,7 @@
 //! - [`ledger_file`]: the append-only file
 //! - [`response`]: responses, and the faults that keep them from arriving
 
+mod callback;
 mod fault;
 mod fault_change;
 mod key_store;
@@ -31,6 +33,7 @@ mod wire;
 
 use std::{io, net::SocketAddr, path::Path, sync::Arc};
 
+pub use callback::{CallbackError, CallbackSender};
 use request_handler::RequestHandler;
 pub use server::Limits;
 use settings::Faults;
@@ -68,8 +71,13 @@ impl Bank {
     /// # Errors
     ///
     /// See [`Error`].
-    pub async fn open(address: SocketAddr, ledger: Option<&Path>, faults: Faults) -> Result<Self, Error> {
-        let (handler, cut) = RequestHandler::open(ledger, faults)?;
+    pub async fn open(
+        address: SocketAddr,
+        ledger: Option<&Path>,
+        faults: Faults,
+        callbacks: Option<CallbackSender>,
+    ) -> Result<Self, Error> {
+        let (handler, cut) = RequestHandler::open(ledger, faults, callbacks)?;
         let listening = server::listen(address).await;
         let (listener, address) = listening.map_err(|source| Error::Listen { address, source })?;
         Ok(Self { listener, address, cut, handler: Arc::new(handler) })
@@ -81,6 +89,7 @@ impl Bank {
     ///
     /// See [`Error`].
     pub async fn serve(self, limits: Limits, end: impl Future<Output = ()>) -> Result<(), Error> {
+        self.handler.settle_all_later();
         server::serve(self.listener, Arc::clone(&self.handler), limits, end).await;
         Ok(self.handler.ledger.close()?)
     }

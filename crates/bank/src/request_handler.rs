@@ -6,13 +6,14 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
 
 use super::{
+    callback::CallbackSender,
     fault::{self, Fault},
     fault_change::{self, FaultChange},
     key_store::{Decision, KeyStore, LedgerEntry, NumberedRequest},
@@ -26,6 +27,7 @@ use super::{
 pub(super) struct RequestHandler {
     state: Mutex<State>,
     pub(super) ledger: LedgerFile,
+    callbacks: Option<CallbackSender>,
 }
 
 struct State {
@@ -49,7 +51,11 @@ pub(super) struct LedgerBroken;
 
 impl RequestHandler {
     /// Replays the ledger file. Returns how many bytes of an incomplete last line were cut off.
-    pub(super) fn open(ledger: Option<&Path>, faults: Faults) -> Result<(Self, u64), ledger_file::Error> {
+    pub(super) fn open(
+        ledger: Option<&Path>,
+        faults: Faults,
+        callbacks: Option<CallbackSender>,
+    ) -> Result<(Self, u64), ledger_file::Error> {
         let mut keys = KeyStore::default();
         let (ledger, cut) = LedgerFile::open(ledger, |line| match serde_json::from_slice::<LedgerEntry>(line) {
             Ok(entry) => {
@@ -60,7 +66,11 @@ impl RequestHandler {
         })?;
         let rate_window = RateWindow { began: Instant::now(), payments: 0 };
         Ok((
-            Self { state: Mutex::new(State { keys, faults, scripted: HashMap::new(), rate_window }), ledger },
+            Self {
+                state: Mutex::new(State { keys, faults, scripted: HashMap::new(), rate_window }),
+                ledger,
+                callbacks,
+            },
             cut,
         ))
     }
@@ -75,6 +85,46 @@ impl RequestHandler {
     pub(super) async fn inquire(&self, key: String) -> Result<Handled, LedgerBroken> {
         let (numbered, fault) = self.admit(Kind::Inquiry, key).await;
         self.record(fault, |state| state.keys.inquire(numbered, fault, &state.faults, Timestamp::now())).await
+    }
+
+    /// Decides what becomes of an accepted payment, as the bank means to or as it is told, and reports it by a callback. Whether the
+    /// key waited for a decision.
+    pub(super) async fn settle(&self, key: &str, execute: Option<bool>) -> Result<bool, LedgerBroken> {
+        let (line, status) = {
+            let mut state = self.lock();
+            let State { keys, faults, .. } = &mut *state;
+            let Some((entry, status)) = keys.settle(key, execute, faults, Timestamp::now()) else {
+                return Ok(false);
+            };
+            let line = serde_json::to_vec(&entry).map_err(|_| LedgerBroken)?;
+            (self.ledger.append(&line), status)
+        };
+        if !self.ledger.durable(line).await {
+            return Err(LedgerBroken);
+        }
+        if let Some(callbacks) = &self.callbacks {
+            callbacks.send(key, &status);
+        }
+        Ok(true)
+    }
+
+    /// Decides this key after `settle_after`, unless a decision came before.
+    pub(super) fn settle_later(self: &Arc<Self>, key: String) {
+        let Some(after) = self.lock().faults.settle_after else { return };
+        let handler = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            // A ledger that cannot be written ends the bank.
+            let _ = handler.settle(&key, None).await;
+        });
+    }
+
+    /// Goes on with what an earlier run has accepted.
+    pub(super) fn settle_all_later(self: &Arc<Self>) {
+        let undecided = self.lock().keys.undecided();
+        for key in undecided {
+            self.settle_later(key);
+        }
     }
 
     /// The counts.

@@ -85,7 +85,7 @@ pub(super) fn respond(handled: Result<Handled, LedgerBroken>) -> Response {
         Fault::RateLimit => later(StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED"),
         Fault::InquiryDown => later(StatusCode::SERVICE_UNAVAILABLE, "INQUIRY_DOWN"),
         Fault::HalfAnswer => truncate(payment(decision)),
-        Fault::Ok | Fault::Refuse => payment(decision),
+        Fault::Ok | Fault::Refuse | Fault::Accept | Fault::AcceptRefuse => payment(decision),
         Fault::InquiryOk => inquiry(decision),
     }
 }
@@ -104,6 +104,7 @@ fn payment(decision: Decision) -> Response {
         (Status::Executed { .. }, false) => StatusCode::CREATED,
         (Status::Executed { .. }, true) => StatusCode::OK,
         (Status::Refused { .. }, _) => StatusCode::UNPROCESSABLE_ENTITY,
+        (Status::Pending, _) => StatusCode::ACCEPTED,
         (Status::UnknownKey, _) => StatusCode::NOT_FOUND,
     };
     let mut response = json(code, &status);

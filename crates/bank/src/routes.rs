@@ -1,24 +1,25 @@
 //! The paths of the bank's API, and the checks before a request is handled.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     Router,
     body::{Body, Bytes, to_bytes},
     extract::{Path, State},
     http::{HeaderMap, StatusCode},
-    response::Response,
-    routing::{get, post},
+    response::{IntoResponse as _, Response},
+    routing::{get, post, put},
 };
 use serde::Serialize;
 
 use super::{
     fault::Fault,
     fault_change::FaultChange,
+    key_store::Decision,
     payment::{MAX_NAME_BYTES, Payment},
     request_handler::{Handled, LedgerBroken, RequestHandler},
     response::{self, json, problem},
-    wire::IDEMPOTENCY_KEY,
+    wire::{IDEMPOTENCY_KEY, Status},
 };
 
 /// The largest body. A payload of the outbox has at most 256 KiB.
@@ -32,6 +33,7 @@ pub(super) fn router(handler: Arc<RequestHandler>) -> Router {
     Router::new()
         .route("/v1/payments", post(pay))
         .route("/v1/payments/{key}", get(inquire))
+        .route("/v1/settlements", put(settle))
         .route("/v1/ledger", get(ledger))
         .route("/v1/requests", get(requests))
         .route("/v1/stats", get(stats))
@@ -57,7 +59,16 @@ async fn pay(State(handler): Bank, headers: HeaderMap, body: Body) -> Response {
     if key != payment.key.as_bytes() {
         return bad_request("KEY_MISMATCH", "the idempotency keys of header and body differ");
     }
-    let work = async move { handler.pay(payment).await };
+    let work = async move {
+        let key = payment.key.clone();
+        let handled = handler.pay(payment).await;
+        // Not before the decision is durable: a callback must not come before the bank knows the payment.
+        if let Ok(Handled { decision: Decision::Status { status: Status::Pending, replay: false }, .. }) = &handled
+        {
+            handler.settle_later(key);
+        }
+        handled
+    };
     response::respond(run_to_completion(work).await)
 }
 
@@ -74,6 +85,30 @@ async fn run_to_completion(
     work: impl Future<Output = Result<Handled, LedgerBroken>> + Send + 'static,
 ) -> Result<Handled, LedgerBroken> {
     tokio::spawn(work).await.unwrap_or(Err(LedgerBroken))
+}
+
+/// Decides accepted payments: {"KEY": "EXECUTED"} or {"KEY": "REFUSED"}.
+async fn settle(State(handler): Bank, body: Body) -> Response {
+    let body = match read_body(body).await {
+        Ok(body) => body,
+        Err(response) => return response,
+    };
+    let malformed = || {
+        let message = "the body is not a JSON object of keys with EXECUTED or REFUSED".to_owned();
+        problem(StatusCode::BAD_REQUEST, "MALFORMED", Some(message))
+    };
+    let Ok(settlements) = serde_json::from_slice::<BTreeMap<String, String>>(&body) else { return malformed() };
+    if settlements.values().any(|status| !matches!(status.as_str(), "EXECUTED" | "REFUSED")) {
+        return malformed();
+    }
+    let mut settled = BTreeMap::new();
+    for (key, status) in settlements {
+        let Ok(done) = handler.settle(&key, Some(status == "EXECUTED")).await else {
+            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        };
+        settled.insert(key, done);
+    }
+    json(StatusCode::OK, &settled)
 }
 
 async fn ledger(State(handler): Bank) -> Response {

@@ -67,6 +67,8 @@ pub struct Faults {
     pub(crate) forget_after: Option<Forget>,
     pub(crate) refuse_code: String,
     pub(crate) retry_after: Duration,
+    /// How long after an acceptance the bank decides; none if only PUT /v1/settlements does.
+    pub(crate) settle_after: Option<Duration>,
 }
 
 impl Default for Faults {
@@ -80,6 +82,7 @@ impl Default for Faults {
             forget_after: None,
             refuse_code: "REFUSED_BY_BANK".to_owned(),
             retry_after: Duration::from_secs(1),
+            settle_after: Some(Duration::from_secs(1)),
         }
     }
 }
@@ -106,8 +109,8 @@ pub enum Error {
     Preset,
 }
 
-const OTHER_SETTINGS: [&str; 7] =
-    ["seed", "latency", "jitter", "rate_limit", "forget_after", "refuse_code", "retry_after"];
+const OTHER_SETTINGS: [&str; 8] =
+    ["seed", "latency", "jitter", "rate_limit", "forget_after", "refuse_code", "retry_after", "settle_after"];
 
 fn names() -> String {
     let drawn = Fault::NAMES.iter().filter(|(fault, _)| is_drawn(*fault)).map(|(_, name)| *name);
@@ -204,6 +207,11 @@ impl Faults {
                 let whole = duration(value).filter(|time| time.subsec_nanos() == 0);
                 self.retry_after = whole.ok_or_else(invalid("retry_after", "whole seconds such as 2s, to 60s"))?;
             }
+            "settle_after" if off => self.settle_after = None,
+            "settle_after" => {
+                let wants = invalid("settle_after", "a time such as 500ms, to 60s, or off");
+                self.settle_after = Some(duration(value).ok_or_else(wants)?);
+            }
             _ => {
                 let known = Fault::NAMES.iter().find(|(fault, known)| *known == name && is_drawn(*fault));
                 let (fault, name) = known.ok_or(Error::Name)?;
@@ -238,6 +246,8 @@ impl Faults {
         to_text.insert("forget_after", forget);
         to_text.insert("refuse_code", self.refuse_code.clone());
         to_text.insert("retry_after", format!("{}s", self.retry_after.as_secs()));
+        let settle_after = self.settle_after.map_or_else(off, |after| format!("{}ms", after.as_millis()));
+        to_text.insert("settle_after", settle_after);
         to_text
     }
 }
@@ -289,6 +299,7 @@ mod tests {
             ("forget_after", "100keys"),
             ("refuse_code", "NO_FUNDS"),
             ("retry_after", "3s"),
+            ("settle_after", "off"),
             ("inquiry_down", "1"),
         ];
         let faults = Faults::default().changed(orders).unwrap();
@@ -311,6 +322,7 @@ mod tests {
         assert_eq!(value("forget_after", "keys"), "forget_after");
         assert_eq!(value("refuse_code", "no money"), "refuse_code");
         assert_eq!(value("retry_after", "500ms"), "retry_after");
+        assert_eq!(value("settle_after", "61s"), "settle_after");
         assert_eq!(value("busy", "often"), "busy");
         assert_eq!(faults.changed([("meteor", "1")]), Err(Error::Name));
         assert_eq!(faults.changed([("ok", "1")]), Err(Error::Name));
@@ -325,7 +337,10 @@ mod tests {
         for name in ["some", "many"] {
             let preset = Faults::preset(name, 9).unwrap();
             assert_eq!(preset.seed, 9);
-            assert!(Fault::DRAWN.iter().all(|fault| preset.chance(*fault).millionths() > 0), "{name}");
+            // Only a rail that inquires soon, or takes callbacks, can use a bank that accepts.
+            let accepts = |fault: &Fault| matches!(fault, Fault::Accept | Fault::AcceptRefuse);
+            let drawn = |fault: &Fault| accepts(fault) != (preset.chance(*fault).millionths() > 0);
+            assert!(Fault::DRAWN.iter().all(drawn), "{name}");
         }
         assert_eq!(Faults::preset("all", 0), Err(Error::Preset));
     }

@@ -33,6 +33,8 @@ pub(crate) enum Status {
     Executed { reference: String },
     /// The bank will never execute this key.
     Refused { code: String },
+    /// The bank has accepted it, and decides later.
+    Pending,
     /// This key was never seen, or is forgotten.
     UnknownKey,
 }
@@ -54,6 +56,8 @@ pub(crate) enum Kind {
     Payment,
     /// Say what became of a key.
     Inquiry,
+    /// No request: the bank decides what becomes of a payment that it had accepted.
+    Settlement,
 }
 
 /// The outcome of a request.
@@ -66,6 +70,8 @@ pub(crate) enum Outcome {
     Replayed,
     /// Refused.
     Refused,
+    /// Accepted: the bank decides later.
+    Accepted,
     /// The key is known for another body.
     KeyReused,
     /// Nothing was done: a fault came first.
@@ -118,6 +124,8 @@ pub(crate) struct Stats {
     /// Lines of the ledger whose key appeared before.
     pub(crate) executed_again: u64,
     pub(crate) refused: u64,
+    /// Payments that were accepted, to be decided later.
+    pub(crate) accepted: u64,
     pub(crate) replayed: u64,
     pub(crate) key_reused: u64,
     /// Requests by the fault that was applied.

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use serde::Serialize;
 
 use symphony_bank::settings::Faults;
-use symphony_bank::{Bank, Error, Limits, ledger_file};
+use symphony_bank::{Bank, CallbackSender, Error, Limits, ledger_file};
 
 use super::with_examples;
 use crate::{
@@ -21,9 +21,11 @@ use crate::{
 /// It needs no database, authenticates no client, and moves no money: keep it on loopback.
 ///
 /// Faults, as NAME=PROBABILITY from 0 to 1: timeout_before, timeout_after, cut_before, cut_after, half_answer,
-/// error_500_before, error_500_after, refuse, busy, inquiry_down. "after" means after the payment was executed.
+/// error_500_before, error_500_after, refuse, busy, inquiry_down, and accept or accept_refuse: answered with 202 and executed or
+/// refused later. "after" means after the payment was executed.
 /// Other settings: latency=20ms, jitter=50ms, rate_limit=100 (payments per second), forget_after=30s or 100keys,
-/// refuse_code=CODE, retry_after=2s. PUT /v1/faults changes them while it runs.
+/// refuse_code=CODE, retry_after=2s, settle_after=500ms (or off: only PUT /v1/settlements settles what was accepted).
+/// PUT /v1/faults changes them while it runs.
 #[derive(clap::Args)]
 #[command(after_help = with_examples(
     "  symphony bank\n  \
@@ -45,6 +47,12 @@ pub(crate) struct Arguments {
     /// Set a fault; may be repeated
     #[arg(long = "fault", value_name = "NAME=VALUE")]
     fault: Vec<String>,
+    /// Report what became of an accepted payment by signed callbacks to this URL, such as http://127.0.0.1:9466/callbacks/sepa
+    #[arg(long, value_name = "URL", requires = "callback_secret_env")]
+    callback_url: Option<String>,
+    /// Environment variable with the secret that signs callbacks
+    #[arg(long, value_name = "NAME", requires = "callback_url")]
+    callback_secret_env: Option<String>,
     /// Seed: the same seed gives the same faults to the same requests
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -65,8 +73,9 @@ struct Ready {
 impl Arguments {
     pub(crate) async fn run(self) -> Result<ExitStatus, Failure> {
         let faults = self.faults()?;
+        let callbacks = self.callbacks()?;
         let mut signals = ShutdownSignals::listen()?;
-        let bank = Bank::open(self.listen, self.ledger.as_deref(), faults).await?;
+        let bank = Bank::open(self.listen, self.ledger.as_deref(), faults, callbacks).await?;
         if bank.cut > 0 {
             eprint_redacted(&format!(
                 "warning: the ledger ended in the middle of a line; removed {} bytes of an unconfirmed payment\n",
@@ -104,6 +113,15 @@ impl Arguments {
             }
         }
         Ok(ExitStatus::Success)
+    }
+
+    fn callbacks(&self) -> Result<Option<CallbackSender>, Failure> {
+        let (Some(url), Some(name)) = (&self.callback_url, &self.callback_secret_env) else { return Ok(None) };
+        let secret = std::env::var(name).map_err(|_| {
+            Failure::usage("--callback-secret-env names an environment variable that is not set")
+                .hint("set it to a secret; create one with: echo \"whsec_$(openssl rand -base64 32)\"")
+        })?;
+        CallbackSender::new(url, &secret).map(Some).map_err(|error| Failure::usage(error.to_string()))
     }
 
     fn faults(&self) -> Result<Faults, Failure> {
