@@ -15,7 +15,9 @@ grant execute on function
   symphony.claim_outbox_batch,
   symphony.complete_outbox_attempt,
   symphony.complete_outbox_batch,
+  symphony.confirm_payment_outbox,
   symphony.count_open_orphans,
+  symphony.count_refused_confirmations,
   symphony.extend_payment_ledger,
   symphony.list_partitions_to_archive,
   symphony.next_outbox_due,
@@ -52,6 +54,7 @@ grant execute on function
   symphony.audit_export_end,
   symphony.count_open_orphans,
   symphony.count_payment_dead_letters,
+  symphony.count_refused_confirmations,
   symphony.find_archived_outboxes,
   symphony.list_archive_blockers,
   symphony.list_partitions_to_archive,
@@ -79,6 +82,7 @@ grant select on
   symphony.payment_participants,
   symphony.payment_same_endpoints,
   symphony.quarantined_outboxes,
+  symphony.refused_confirmations,
   symphony.unknown_outcome_codes
 to symphony_operator, symphony_readonly, symphony_auditor;
 
@@ -105,7 +109,8 @@ to symphony_auditor;
 
 grant select
   (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_no, state, claimed_at,
-   completed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at, database_user, epoch, endpoint)
+   completed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at, database_user, epoch, endpoint,
+   confirmation_id)
 on symphony.payment_outbox_attempts
 to symphony_readonly;
 

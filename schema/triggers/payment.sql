@@ -16,7 +16,8 @@ alter table symphony.payment_outbox_attempts alter column epoch set default symp
 create or replace trigger ledger_is_append_only
   before delete or truncate or update of
     attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_no, state, claimed_at, completed_at,
-    rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at, database_user, epoch, endpoint
+    rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at, database_user, epoch, endpoint,
+    confirmation_id
   on symphony.payment_outbox_attempts
   for each statement execute function symphony.refuse_change('the ledger is append-only');
 alter table symphony.payment_outbox_attempts enable always trigger ledger_is_append_only;
@@ -69,6 +70,20 @@ create or replace trigger orphans_never_change
   for each row execute function symphony.refuse_change('the record of orphaned outcomes is append-only');
 alter table symphony.payment_orphans enable always trigger orphans_never_change;
 comment on trigger orphans_never_change on symphony.payment_orphans is 'The same for each row, through a parent table or a subscription.';
+
+create or replace trigger refused_confirmations_are_append_only
+  before update or delete or truncate on symphony.payment_refused_confirmations
+  for each statement execute function symphony.refuse_change('the record of refused confirmations is append-only');
+alter table symphony.payment_refused_confirmations enable always trigger refused_confirmations_are_append_only;
+comment on trigger refused_confirmations_are_append_only on symphony.payment_refused_confirmations is
+  'The record of refused confirmations takes INSERT and nothing else.';
+
+create or replace trigger refused_confirmations_never_change
+  before update or delete on symphony.payment_refused_confirmations
+  for each row execute function symphony.refuse_change('the record of refused confirmations is append-only');
+alter table symphony.payment_refused_confirmations enable always trigger refused_confirmations_never_change;
+comment on trigger refused_confirmations_never_change on symphony.payment_refused_confirmations is
+  'The same for each row, through a parent table or a subscription.';
 
 create or replace trigger erasures_are_append_only
   before update or delete or truncate on symphony.payment_payload_erasures

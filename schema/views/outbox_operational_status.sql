@@ -20,6 +20,7 @@ select p.outbox_id,
            where h.participant_id = p.participant_id
              and h.rail_type = p.rail_type
              and h.sequence_id < p.sequence_id) then 'HELD_BY_FAILURE'
+         when w.accepted_at is not null then 'AWAITING_CONFIRMATION'
          when r.ordered and exists (
            select from symphony.payment_outbox_pending e
            where e.participant_id = p.participant_id
@@ -50,9 +51,11 @@ select p.outbox_id,
        case
          when p.lease_token is null then greatest(extract(epoch from now() - p.next_attempt_at), 0)
          else 0
-       end::numeric(20, 3) as oldest_due_age_seconds
+       end::numeric(20, 3) as oldest_due_age_seconds,
+       w.accepted_at
 from symphony.payment_outbox_pending p
 join symphony.payment_rails r on r.rail_type = p.rail_type
+left join symphony.payment_awaiting_confirmation w on w.outbox_id = p.outbox_id
 left join lateral (
   select l.attempt_no, l.state, l.completed_at, l.rail_code, l.error_code, l.error_message, l.epoch
   from symphony.payment_outbox_attempts l
@@ -62,4 +65,4 @@ left join lateral (
 ) a on true;
 
 comment on view symphony.outbox_operational_status is
-  'One row per pending outbox: LEASED, LEASE_EXPIRED, PAUSED, HELD since a new epoch, HELD_BY_FAILURE of its participant, PARKED behind an earlier row of its participant, SCHEDULED or DUE. Its counts are 0 or 1, so that they add up to supervisor_outbox_status.';
+  'One row per pending outbox: LEASED, LEASE_EXPIRED, PAUSED, HELD since a new epoch, HELD_BY_FAILURE of its participant, AWAITING_CONFIRMATION of the rail that has accepted it, PARKED behind an earlier row of its participant, SCHEDULED or DUE. Its counts are 0 or 1, so that they add up to supervisor_outbox_status.';

@@ -21,31 +21,39 @@ select p.outbox_id,
        null::int as latency_ms,
        p.redrive_of as related_outbox_id,
        null::text as database_user,
-       null::text as endpoint
+       null::text as endpoint,
+       null::text as confirmation_id
 from symphony.payment_outbox_pending p
 union all
 select a.outbox_id, a.instruction_id, a.participant_id, a.sequence_id, a.rail_type,
        0, 'ENQUEUED', a.created_at, null, null, null, null, null, null, null, null,
-       o.outbox_id, null, null
+       o.outbox_id, null, null, null
 from symphony.payment_outbox_attempts a
 left join symphony.payment_outbox_operations o on o.new_outbox_id = a.outbox_id
 where a.state in ('DISPATCHED', 'FAILED')
 union all
--- Claimed, once for each lease that has ended.
+-- Claimed, once for each lease that has ended. A confirmation of the rail may have ended none.
 select a.outbox_id, a.instruction_id, a.participant_id, a.sequence_id, a.rail_type,
-       a.attempt_no * 2 - 1, 'LEASE_CLAIMED', a.claimed_at, a.attempt_no, null, a.worker_id, null, null, null, null, null, null, null, a.endpoint
+       a.attempt_no * 2 - 1, 'LEASE_CLAIMED', a.claimed_at, a.attempt_no, null, a.worker_id, null, null, null, null, null, null, null, a.endpoint, null
 from symphony.payment_outbox_attempts a
+where a.claimed_at is not null
 union all
 -- How it ended.
 select a.outbox_id, a.instruction_id, a.participant_id, a.sequence_id, a.rail_type,
        a.attempt_no * 2,
-       case when a.error_code = 'LEASE_EXPIRED' then 'LEASE_EXPIRED_REPAIRED' else 'ATTEMPT_COMPLETED' end,
-       a.completed_at, a.attempt_no, a.state, a.worker_id, a.rail_reference, a.rail_code, a.error_code, a.error_message, a.latency_ms, null, a.database_user, a.endpoint
+       case
+         when a.confirmation_id is not null then 'CONFIRMED'
+         when a.error_code = 'LEASE_EXPIRED' then 'LEASE_EXPIRED_REPAIRED'
+         else 'ATTEMPT_COMPLETED'
+       end,
+       a.completed_at, a.attempt_no, a.state, a.worker_id, a.rail_reference, a.rail_code, a.error_code, a.error_message, a.latency_ms, null, a.database_user, a.endpoint,
+       a.confirmation_id
 from symphony.payment_outbox_attempts a
 union all
 -- Claimed, by the lease that is live now. Its number is the next one of the ledger.
 select p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.rail_type,
-       n.attempt_no * 2 - 1, 'LEASE_CLAIMED', p.claimed_at, n.attempt_no, null, p.claimed_by, null, null, null, null, null, null, null, p.claimed_endpoint
+       n.attempt_no * 2 - 1, 'LEASE_CLAIMED', p.claimed_at, n.attempt_no, null, p.claimed_by, null, null, null, null, null, null, null, p.claimed_endpoint,
+       null
 from symphony.payment_outbox_pending p
 cross join lateral (
   select coalesce(max(a.attempt_no), 0) + 1 as attempt_no
@@ -56,7 +64,8 @@ where p.lease_token is not null
 union all
 -- Redriven as another outbox.
 select a.outbox_id, a.instruction_id, a.participant_id, a.sequence_id, a.rail_type,
-       a.attempt_no * 2 + 1, 'REDRIVEN', o.created_at, null, null, o.actor, null, null, null, null, null, o.new_outbox_id, o.database_user, null
+       a.attempt_no * 2 + 1, 'REDRIVEN', o.created_at, null, null, o.actor, null, null, null, null, null, o.new_outbox_id, o.database_user, null,
+       null
 from symphony.payment_outbox_operations o
 join symphony.payment_outbox_attempts a
   on a.outbox_id = o.outbox_id
@@ -64,4 +73,4 @@ join symphony.payment_outbox_attempts a
 where o.operation = 'REDRIVE';
 
 comment on view symphony.payment_outbox_events is
-  'What happened to each outbox, in the order of event_no: ENQUEUED, LEASE_CLAIMED, ATTEMPT_COMPLETED, LEASE_EXPIRED_REPAIRED, REDRIVEN.';
+  'What happened to each outbox, in the order of event_no: ENQUEUED, LEASE_CLAIMED, ATTEMPT_COMPLETED, LEASE_EXPIRED_REPAIRED, CONFIRMED by the rail, REDRIVEN.';

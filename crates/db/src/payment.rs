@@ -12,10 +12,12 @@ pub mod reconciliation;
 mod states;
 pub mod worker;
 
-pub use outcome::{Completed, Completion, Lease, OUTCOME_UNKNOWN, Outcome, RailAnswer, Reason};
+pub use outcome::{
+    AWAITING_CONFIRMATION, Completed, Completion, Lease, OUTCOME_UNKNOWN, Outcome, RailAnswer, Reason,
+};
 pub use rail::{Change, Rail, RailPolicy};
 pub use states::{
-    AttemptState, EventKind, OnEpochChange, OnFailure, OnUnknown, OperationKind, OrphanKind, OutboxState,
-    OutboxStatus, Resolution,
+    AttemptState, ConfirmationResult, ConfirmedOutcome, EventKind, OnEpochChange, OnFailure, OnUnknown,
+    OperationKind, OrphanKind, OutboxState, OutboxStatus, Resolution,
 };
 pub use symphony_client::Payload;

@@ -14,18 +14,21 @@ pub(super) async fn holds(database: &Database) -> Result<Evidence, Failure> {
     let owner = Sessions::connect(database).await?.owner;
     let live = "select count(*) from symphony.payment_outbox_pending where lease_token is not null";
     let live = count(&owner, live, &[]).await?;
-    let ledger = count(&owner, "select count(*) from symphony.payment_outbox_attempts", &[]).await?;
+    // A confirmation of the bank is no lease: without one its row has no time of a claim.
+    let ledger = "select count(*) from symphony.payment_outbox_attempts where claimed_at is not null";
+    let ledger = count(&owner, ledger, &[]).await?;
 
     let tried = format!(
-        "a random workload of 6 workers, with {} expired leases, {} calls with a lost lease and {} redrives ({})",
+        "a random workload of 6 workers, with {} expired leases, {} calls with a lost lease, {} confirmations of the bank and {} redrives ({})",
         tally.expired,
         tally.lost,
+        tally.confirmed,
         tally.redriven,
         rerun_hint(seed)
     );
     recorder.check(
         tried,
-        "leases granted = live + released + rows in the ledger",
+        "leases granted = live + released + rows in the ledger that have ended a lease",
         format!("{} granted = {live} live + {} released + {ledger} in the ledger", tally.granted, tally.released),
         tally.granted == live + tally.released + ledger,
     )?;
@@ -35,13 +38,23 @@ pub(super) async fn holds(database: &Database) -> Result<Evidence, Failure> {
     // Expired leases end without a completion, as ZOMBIE_REQUEUE or FAILED.
     let expired = "select count(*) from symphony.payment_outbox_attempts where error_code = 'LEASE_EXPIRED'";
     let expired = count(&owner, expired, &[]).await?;
+    let confirmations = "select count(*), count(*) filter (where claimed_at is not null)
+                         from symphony.payment_outbox_attempts where confirmation_id is not null";
+    let confirmations = owner.query_one(confirmations, &[]).await?;
+    let (confirmed, with_lease): (i64, i64) = (confirmations.get(0), confirmations.get(1));
     recorder.check_equal(
-        "counting the ledger rows that no expired lease explains",
+        "counting the ledger rows of confirmations",
+        "payments that confirmations settled",
+        tally.confirmed,
+        confirmed,
+    )?;
+    recorder.check_equal(
+        "counting the ledger rows of leases that neither an expiry nor a confirmation explains",
         "outcomes that completions returned as recorded",
         tally.recorded,
-        ledger - expired,
+        ledger - expired - with_lease,
     )?;
-    let twice = "select count(*) from (select from symphony.payment_outbox_attempts group by outbox_id, claimed_at, worker_id
+    let twice = "select count(*) from (select from symphony.payment_outbox_attempts where claimed_at is not null group by outbox_id, claimed_at, worker_id
                  having count(*) > 1) d";
     recorder.check_equal(
         "looking for a lease with two ledger rows",
@@ -51,7 +64,12 @@ pub(super) async fn holds(database: &Database) -> Result<Evidence, Failure> {
     )?;
 
     // A workload that missed a case would prove less than it claims.
-    let mut seen = vec![("released", tally.released), ("repaired", tally.repaired), ("lease lost", tally.lost)];
+    let mut seen = vec![
+        ("released", tally.released),
+        ("repaired", tally.repaired),
+        ("lease lost", tally.lost),
+        ("confirmed without a lease", confirmed - with_lease),
+    ];
     for state in ["DISPATCHED", "FAILED", "RETRYABLE", "ZOMBIE_REQUEUE"] {
         seen.push((state, ledger_rows(&owner, state).await?));
     }

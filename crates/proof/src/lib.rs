@@ -16,6 +16,7 @@
 //!   an unknown outcome belongs to; `rails`: pauses and in-flight limits; `rate_limit`
 //! - `event`: the event lane, its contract and its claims; `metadata`: the metadata lane, its status machine and its claims
 //! - `published_outcomes`: the events that tell a producer how its payments ended
+//! - `confirmations`: payments that a rail has accepted, and what it confirms by itself
 //! - `payload_limits`: the size of a payload and of a claim
 //! - `erasure`: the erasure of payloads
 //! - `epochs`, `epoch_rows`, `epoch_numbers`: another server, payments of earlier epochs, and numbers across epochs
@@ -27,6 +28,7 @@
 mod backoff;
 mod catalogue;
 mod clock;
+mod confirmations;
 mod conservation;
 mod endpoints;
 mod enqueue;
@@ -143,7 +145,7 @@ pub fn named(name: &str) -> Option<&'static Proof> {
     ALL.iter().find(|proof| proof.name == name)
 }
 
-static ALL: [Proof; 39] = [
+static ALL: [Proof; 42] = [
     Proof {
         number: 1,
         name: "no_role_can_change_the_ledger",
@@ -398,6 +400,27 @@ static ALL: [Proof; 39] = [
         promise: "Over any time T all claims on a rail with max_per_second together grant at most the rate times T and a burst of one second, \
                   whatever the clock does, and no token is lost.",
         run: |database| Box::pin(rate_limit::is_kept(database)),
+    },
+    Proof {
+        number: 48,
+        name: "a_payment_that_the_rail_has_accepted_is_never_sent_again",
+        promise: "Once the rail has accepted a payment, every worker is told to inquire only: whatever a worker reports, if it dies, under another \
+                  policy, endpoint or epoch. The inquiries are due at confirm_every_seconds; at max_attempts its outcome is unknown.",
+        run: |database| Box::pin(confirmations::accepted_is_not_sent(database)),
+    },
+    Proof {
+        number: 49,
+        name: "a_confirmation_settles_a_payment_once_whatever_it_races_with",
+        promise: "A confirmation of the rail settles a payment that awaits it, has an unknown outcome or is still leased. Of a confirmation and a \
+                  completion, a claim, a repair or another confirmation at the same time one ends the payment; the ledger has one end.",
+        run: |database| Box::pin(confirmations::settle_once(database)),
+    },
+    Proof {
+        number: 50,
+        name: "a_confirmation_that_contradicts_what_is_known_changes_nothing_and_is_kept",
+        promise: "A confirmation is refused and kept if the payment ended otherwise or with an unknown outcome, was never sent, may be at another bank, \
+                  or is not known. The same news again changes nothing, and a message about a failure cannot settle its redrive.",
+        run: |database| Box::pin(confirmations::contradictions_are_kept(database)),
     },
 ];
 

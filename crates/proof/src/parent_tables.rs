@@ -6,7 +6,7 @@ use super::event::calls as events;
 use super::evidence::{Evidence, Failure, Recorder, require};
 use super::ledger::{EVERY_ROLE, refused_to_every_role};
 use super::metadata::calls as entries;
-use super::sessions::{Outcome, Payment, Sessions, claim, complete, count, enqueue, set_rail, text};
+use super::sessions::{Outcome, Payment, Sessions, claim, complete, confirm, count, enqueue, set_rail, text};
 use symphony_testkit::test_database::Database;
 
 /// A protected table: its name, its key, and a column that must not change, with another value for it.
@@ -34,11 +34,17 @@ pub(super) const PARTITION: Protected =
     of("symphony.payment_outbox_attempts_from_start", LEDGER_KEY, ("error_message", "text"), "'changed'");
 
 /// The protected tables. A row of the sequence counters must stay, but its number may change.
-pub(super) const PROTECTED: [Protected; 12] = [
+pub(super) const PROTECTED: [Protected; 13] = [
     of(LEDGER, LEDGER_KEY, ("error_message", "text"), "'changed'"),
     of("symphony.payment_outbox_operations", &[("operation_id", "uuid")], ("reason", "text"), "'changed'"),
     of("symphony.payment_outbox_quarantine", &[("quarantine_id", "uuid")], ("claimed_by", "text"), "'changed'"),
     of("symphony.payment_orphans", &[("orphan_id", "uuid")], ("rail_reference", "text"), "'changed'"),
+    of(
+        "symphony.payment_refused_confirmations",
+        &[("refusal_id", "uuid")],
+        ("rail_reference", "text"),
+        "'changed'",
+    ),
     of("symphony.payment_rails", &[("rail_type", "text")], ("rail_type", "text"), "'changed'"),
     of("m10_recovery.outbox", &[("id", "bigint")], ("payload", "jsonb"), "'{\"changed\": true}'"),
     of("m10_recovery.outbox_errors", &[("error_id", "bigint")], ("error", "text"), "'changed'"),
@@ -70,6 +76,7 @@ pub(super) async fn populate(sessions: &Sessions) -> Result<(), Failure> {
     )?;
     let orphan = "select symphony.record_payment_orphan('UNKNOWN_OUTBOX', 'worker', gen_random_uuid(), gen_random_uuid(), 'DISPATCHED')";
     sessions.executor.execute(orphan, &[]).await?;
+    confirm(&sessions.executor, ("bank", "key of no payment"), "EXECUTED", "a proof", None).await?;
     enqueue(&sessions.ingest, &Payment::new("waiting", "alice", "bank")).await?;
     let event = events::publish(&sessions.ingest, "order", "1").await?;
     events::claim(&sessions.executor, "processor", 1).await?;

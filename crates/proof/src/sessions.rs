@@ -107,6 +107,9 @@ impl Outcome<'static> {
     pub(super) const DISPATCHED: Self = Self { state: "DISPATCHED", error_code: None, delay: None };
     pub(super) const REJECTED: Self = Self { state: "FAILED", error_code: Some("REJECTED"), delay: None };
     pub(super) const UNKNOWN: Self = Self { state: "FAILED", error_code: Some("OUTCOME_UNKNOWN"), delay: None };
+    /// The rail has accepted it, and its outcome comes later.
+    pub(super) const ACCEPTED: Self =
+        Self { state: "RETRYABLE", error_code: Some("AWAITING_CONFIRMATION"), delay: None };
     /// A retry after the backoff of the rail.
     pub(super) const RETRYABLE: Self = Self { state: "RETRYABLE", error_code: Some("BUSY"), delay: None };
     /// A retry without delay.
@@ -256,6 +259,20 @@ pub(super) async fn resolve(operator: &Client, outbox_id: &str, resolution: &str
     let call =
         "select symphony.resolve_payment_outbox($1::text::uuid, $2, 'operator', 'the statement of the bank')";
     operator.execute(call, &[&outbox_id, &resolution]).await.map(drop)
+}
+
+/// What a bank confirms about a payment of a rail, by its key. Returns the result, and the outbox that it is about.
+pub(super) async fn confirm(
+    executor: &Client,
+    (rail, key): (&str, &str),
+    outcome: &str,
+    message: &str,
+    endpoint: Option<&str>,
+) -> Result<(String, Option<String>), Error> {
+    let call = "select result, outbox_id::text
+                from symphony.confirm_payment_outbox($1, $2, $3, $4, 'receiver', p_endpoint => $5, p_rail_reference => 'REF')";
+    let row = executor.query_one(call, &[&rail, &key, &outcome, &message, &endpoint]).await?;
+    Ok((row.get(0), row.get(1)))
 }
 
 /// The count that a query returns.

@@ -41,6 +41,10 @@ pub(super) async fn folds(database: &Database) -> Result<Evidence, Failure> {
     for row in &timeline {
         let outbox_id: String = row.get(0);
         let (next, state) = folded.entry(outbox_id.clone()).or_default();
+        // A confirmation has ended no lease: the number of its claim is missing.
+        if row.get::<_, &str>(2) == "CONFIRMED" && state.phase == "PENDING" {
+            *next += 1;
+        }
         require(|| format!("reading the events of {outbox_id} in order"), *next, row.get(1))?;
         *next += 1;
         fold(state, row.get(2), row.get(3), row.get(4), row.get(5))?;
@@ -124,6 +128,11 @@ fn fold(
                 other => other.unwrap_or("nothing").to_owned(),
             };
             require(|| format!("the worker of {event}"), format!("{:?}", state.worker), format!("{worker:?}"))?;
+            state.worker = None;
+            state.attempts += 1;
+        }
+        ("CONFIRMED", "PENDING" | "LEASED") => {
+            state.phase = outcome.unwrap_or_default();
             state.worker = None;
             state.attempts += 1;
         }

@@ -12,8 +12,8 @@ use super::clock::{expire, make_due};
 use super::evidence::{Failure, sqlstate};
 use super::seeded_rng::SeededRng;
 use super::sessions::{
-    Lease, Outcome, Payment, Sessions, claim, complete, complete_batch, count, enqueue, enqueue_batch, redrive,
-    release, renew, repair, resolve, set_rail,
+    Lease, Outcome, Payment, Sessions, claim, complete, complete_batch, confirm, count, enqueue, enqueue_batch,
+    redrive, release, renew, repair, resolve, set_rail,
 };
 use symphony_testkit::test_database::Database;
 
@@ -38,6 +38,8 @@ pub(super) struct Tally {
     pub(super) released: i64,
     /// Outcomes that a completion recorded.
     pub(super) recorded: i64,
+    /// Confirmations that settled a payment.
+    pub(super) confirmed: i64,
     /// Leases that a repair ended.
     pub(super) repaired: i64,
     /// Completions, releases and renewals refused because the lease was lost.
@@ -119,8 +121,9 @@ impl Worker {
                 69..73 => self.renew_some().await?,
                 73..81 => self.let_expire().await?,
                 81..85 => self.repair().await?,
-                85..90 => make_due(&self.sessions.owner).await?,
-                90..95 => self.act_as_operator().await?,
+                85..88 => make_due(&self.sessions.owner).await?,
+                88..91 => self.confirm(step).await?,
+                91..95 => self.act_as_operator().await?,
                 95..98 => self.enqueue(step).await?,
                 // The worker dies and forgets its leases.
                 _ => self.leases.clear(),
@@ -131,7 +134,7 @@ impl Worker {
 
     /// One of each case, whatever the seed; some leases stay live.
     async fn do_each_once(mut self) -> Result<(), Failure> {
-        for name in ["late", "unstarted", "failed", "live"] {
+        for name in ["late", "unstarted", "failed", "accepted", "live"] {
             enqueue(&self.sessions.ingest, &Payment::new(name, "frank", "plain")).await?;
             note(&self.tally, |tally| tally.made += 1);
         }
@@ -139,14 +142,15 @@ impl Worker {
         for _ in 0..20 {
             self.claim().await?;
         }
-        let [late, unstarted, failed, ..] = self.leases.as_slice() else {
+        let [late, unstarted, failed, accepted, ..] = self.leases.as_slice() else {
             return Err(Failure {
-                tried: "claiming 4 rows without other claimers".into(),
-                expected: "at least 4 leases".into(),
+                tried: "claiming 5 rows without other claimers".into(),
+                expected: "at least 5 leases".into(),
                 happened: format!("{} leases", self.leases.len()),
             });
         };
-        let (late, unstarted, failed) = (late.clone(), unstarted.clone(), failed.clone());
+        let (late, unstarted, failed, accepted) =
+            (late.clone(), unstarted.clone(), failed.clone(), accepted.clone());
         expire(&self.sessions.owner, &late.outbox_id).await?;
         self.repair().await?;
         self.leases = vec![late];
@@ -154,10 +158,16 @@ impl Worker {
         let released = release(&self.sessions.executor, &[unstarted]).await?.len();
         complete(&self.sessions.executor, &failed, Outcome::REJECTED).await?;
         redrive(&self.sessions.operator, &failed.outbox_id).await?;
+        // It has a lease no more when it is confirmed. At the last attempt of its rail it would end at once.
+        let recorded = complete(&self.sessions.executor, &accepted, Outcome::ACCEPTED).await?;
+        let payment = (accepted.rail.as_str(), accepted.key.as_str());
+        let (result, _) = confirm(&self.sessions.executor, payment, "EXECUTED", "the last one", None).await?;
+        let settled = i64::from(result == "SETTLED" && !recorded.ended);
         note(&self.tally, |tally| {
             tally.released += i64::try_from(released).unwrap_or_default();
             tally.expired += 1;
-            tally.recorded += 1;
+            tally.recorded += 2;
+            tally.confirmed += settled;
             tally.made += 1;
             tally.redriven += 1;
         });
@@ -183,6 +193,7 @@ impl Worker {
             Outcome::RETRY_NOW,
             Outcome::RETRY_NOW,
             Outcome::RETRYABLE,
+            Outcome::ACCEPTED,
         ])
     }
 
@@ -287,6 +298,24 @@ impl Worker {
         let payment = payment(&mut self.rng, &name);
         enqueue(&self.sessions.ingest, &payment).await?;
         note(&self.tally, |tally| tally.made += 1);
+        Ok(())
+    }
+
+    /// The bank confirms a random payment, leased or not, accepted or not.
+    async fn confirm(&mut self, step: usize) -> Result<(), Failure> {
+        let pending = "select rail_type, idempotency_key from symphony.payment_outbox_pending order by outbox_id";
+        let pending: Vec<(String, String)> =
+            self.sessions.owner.query(pending, &[]).await?.iter().map(|row| (row.get(0), row.get(1))).collect();
+        if pending.is_empty() {
+            return Ok(());
+        }
+        let (rail, key) = self.rng.pick(&pending).clone();
+        let outcome = *self.rng.pick(&["EXECUTED", "REFUSED"]);
+        let message = format!("{} {step}", self.name);
+        let (result, _) = confirm(&self.sessions.executor, (&rail, &key), outcome, &message, None).await?;
+        if result == "SETTLED" {
+            note(&self.tally, |tally| tally.confirmed += 1);
+        }
         Ok(())
     }
 

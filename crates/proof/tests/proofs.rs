@@ -62,13 +62,16 @@ proofs! {
     a_failure_on_a_rail_that_holds_stops_the_later_payments_of_its_participant
     no_payment_passes_a_failure_that_holds_its_stream_and_none_waits_for_ever
     a_rail_with_a_rate_limit_grants_no_more_leases_than_its_rate_and_one_burst
+    a_payment_that_the_rail_has_accepted_is_never_sent_again
+    a_confirmation_settles_a_payment_once_whatever_it_races_with
+    a_confirmation_that_contradicts_what_is_known_changes_nothing_and_is_kept
 }
 
 #[test]
 fn every_promise_of_the_database_has_its_proof_and_its_test() {
     let numbers: BTreeSet<u8> = symphony_proof::all().iter().map(|proof| proof.number).collect();
     // 26 to 29 are about the relayer as a process.
-    assert_eq!(numbers, (1..=25).chain(30..=39).chain(44..=47).collect());
+    assert_eq!(numbers, (1..=25).chain(30..=39).chain(44..=50).collect());
     let names: Vec<&str> = symphony_proof::all().iter().map(|proof| proof.name).collect();
     assert_eq!(names, TESTED);
 }

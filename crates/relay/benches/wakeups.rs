@@ -37,7 +37,7 @@ impl Rail for TimingRail {
     }
     fn dispatch<'a>(&'a self, payment: &'a Payment) -> BoxFuture<'a, Answer> {
         self.0.lock().unwrap().insert(payment.instruction_id.clone(), Instant::now());
-        Box::pin(async { Answer::Accepted(RailAnswer::default()) })
+        Box::pin(async { Answer::Executed(RailAnswer::default()) })
     }
     fn timeout(&self) -> Duration {
         Duration::from_secs(1)

@@ -87,6 +87,11 @@ pub trait Lane: Send + Sync + 'static {
         completions: &[Arc<Completion<Self::Lease, Self::Outcome>>],
     ) -> impl Future<Output = Result<Vec<CompletionResult>, LaneError>> + Send;
 
+    /// Whether an attempt that is scheduled again has failed. Only such an attempt counts as a retry.
+    fn has_failed(&self, _completion: &Completion<Self::Lease, Self::Outcome>) -> bool {
+        true
+    }
+
     /// An outcome was recorded with this state. A hook for logs of the lane.
     fn recorded(&self, _route: &str, _completion: &Completion<Self::Lease, Self::Outcome>, _state: &'static str) {}
 

@@ -30,7 +30,9 @@ use std::time::{Duration, Instant};
 use symphony_db::connect::{Session, Target};
 use symphony_db::error::{CompleteError, DatabaseError};
 use symphony_db::payment::worker::{self, ClaimLimits as RailCapacity, Claimed, ClaimedBatch, Commit};
-use symphony_db::payment::{self, AttemptState, OrphanKind, Outcome, RailAnswer};
+use symphony_db::payment::{
+    self, AWAITING_CONFIRMATION, AttemptState, OUTCOME_UNKNOWN, OrphanKind, Outcome, RailAnswer,
+};
 use symphony_db::retention::remove_expired_keys;
 use symphony_db::{BatchSize, WorkerId};
 
@@ -212,7 +214,7 @@ impl PaymentLane {
             row_only: false,
         });
         at_the_bank.answered();
-        let dispatched = Dispatched::new(payment, endpoint, matches!(answer, Answer::AcceptedBefore(_)));
+        let dispatched = Dispatched::new(payment, endpoint, matches!(answer, Answer::ExecutedBefore(_)));
         let (outcome, signal) = answer_mapping::outcome(answer, prior);
         Sent { outcome, signal, dispatched: Box::new(dispatched) }
     }
@@ -327,6 +329,7 @@ impl Lane for PaymentLane {
         let (state, outcome) = (outcome.outcome.state().as_str(), &outcome.outcome);
         match outcome.reason() {
             None => SpanStatus::ok(state),
+            Some(reason) if reason.code == AWAITING_CONFIRMATION => SpanStatus::ok(state),
             Some(reason) => SpanStatus::failed(state, Some(&reason.code)),
         }
     }
@@ -473,9 +476,18 @@ impl Lane for PaymentLane {
 
     fn recorded(&self, route: &str, completion: &Completion<Lease, PaymentOutcome>, state: &'static str) {
         if state == AttemptState::Failed.as_str() {
-            let code = completion.outcome.outcome.reason().map_or("", |reason| reason.code.as_str());
+            let code = match completion.outcome.outcome.reason().map_or("", |reason| reason.code.as_str()) {
+                // It was the last attempt: the ledger says that its outcome is unknown.
+                AWAITING_CONFIRMATION => OUTCOME_UNKNOWN,
+                code => code,
+            };
             log_failed(completion.lease.lease.outbox_id, route, code);
         }
+    }
+
+    fn has_failed(&self, completion: &Completion<Lease, PaymentOutcome>) -> bool {
+        // A payment that the rail has accepted waits for its outcome: that is no failure, and no sign that retries rise.
+        completion.outcome.outcome.reason().is_some_and(|reason| reason.code != AWAITING_CONFIRMATION)
     }
 
     fn unrecorded(&self, completion: &Completion<Lease, PaymentOutcome>) {

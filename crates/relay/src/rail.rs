@@ -3,9 +3,10 @@
 //! A rail validates a payment, sends it, and answers inquiries about it:
 //!
 //! - [`Rail::validate`] returns [`Invalid`] for a payload that must not be sent.
-//! - [`Rail::dispatch`] returns an [`Answer`]: accepted, refused, retryable or unknown.
+//! - [`Rail::dispatch`] returns an [`Answer`]: executed, awaiting confirmation, refused, retryable or unknown.
 //! - [`Rail::inquire`] returns an [`Inquiry`]: what the bank knows about an idempotency key.
 //!
+//! - [`Rail::read_callback`] verifies and reads what the bank reports by itself, if it does.
 //! - [`Rail::endpoint`] names the bank that it reaches, so that no other bank is asked about its payments.
 //!
 //! The payment lane decides about retries, leases and unknown outcomes; a rail reports only what it knows. It must
@@ -51,7 +52,7 @@
 //!         Box::pin(async move {
 //!             match self.0.pay(&payment.idempotency_key, payment.payload.as_json()).await {
 //!                 Reply::Booked { reference } => {
-//!                     Answer::Accepted(RailAnswer { reference: Some(reference), code: None })
+//!                     Answer::Executed(RailAnswer { reference: Some(reference), code: None })
 //!                 }
 //!                 Reply::Rejected { code } => Answer::Refused {
 //!                     reason: Reason { code: "REJECTED".to_owned(), message: None },
@@ -108,12 +109,14 @@
 //!
 //! The [crate page](crate) shows a program that runs a rail.
 
+mod callback;
 mod endpoint;
 
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+pub use callback::{Callback, CallbackError, CallbackOutcome, CallbackRequest};
 pub use endpoint::Endpoint;
 use symphony_db::OutboxId;
 pub use symphony_db::payment::{Payload, RailAnswer, Reason};
@@ -145,11 +148,15 @@ pub struct Payment {
 /// The result of a dispatch, as the rail knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The rail accepted the payment and said so. Recorded as `DISPATCHED`.
-    Accepted(RailAnswer),
-    /// The rail had accepted the payment under this key before, said so, and did not pay again. Recorded as `DISPATCHED`. At a
+    /// The rail executed the payment and said so. Recorded as `DISPATCHED`.
+    Executed(RailAnswer),
+    /// The rail had executed the payment under this key before, said so, and did not pay again. Recorded as `DISPATCHED`. At a
     /// first attempt it proves that the database has lost an earlier one, which is recorded too.
-    AcceptedBefore(RailAnswer),
+    ExecutedBefore(RailAnswer),
+    /// The rail has the payment and decides later whether to execute it. Recorded as `RETRYABLE` with
+    /// `AWAITING_CONFIRMATION`: from then on the lane only inquires, and never sends the payment again. A callback may settle it
+    /// too; see [`Rail::read_callback`]. Only for a rail that supports one of the two.
+    AwaitingConfirmation(RailAnswer),
     /// The rail refused the payment: nothing was paid, and a retry would be refused too. Recorded as `FAILED`.
     Refused {
         /// Why.
@@ -246,4 +253,18 @@ pub trait Rail: Send + Sync + 'static {
 
     /// Asks the rail what became of a payment's idempotency key. Must never pay.
     fn inquire<'a>(&'a self, payment: &'a Payment) -> BoxFuture<'a, Inquiry>;
+
+    /// Whether [`read_callback`](Self::read_callback) works for this rail.
+    fn supports_callback(&self) -> bool {
+        false
+    }
+
+    /// Verifies that a request is the bank's, and reads what it reports. Quick, and without IO.
+    ///
+    /// # Errors
+    ///
+    /// Why nothing may be recorded.
+    fn read_callback(&self, _request: &CallbackRequest<'_>) -> Result<Callback, CallbackError> {
+        Err(CallbackError::NotSupported)
+    }
 }

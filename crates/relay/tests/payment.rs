@@ -249,7 +249,7 @@ impl Rail for ScriptedRail {
             Some("retryable") => Answer::Retryable { reason: reason(), rail, retry_after: None },
             Some("refused") => Answer::Refused { reason: reason(), rail },
             Some("unknown") => Answer::Unknown { message: "lost".to_owned(), rail, row_only: true },
-            _ => Answer::Accepted(rail),
+            _ => Answer::Executed(rail),
         };
         Box::pin(async move { answer })
     }

@@ -15,12 +15,14 @@
 //! - `status_table`: a table by status and code
 //! - `outcome`: the response to a payment becomes a `ResponseClass`, and that an [`Answer`]
 //! - `inquiry`: the response to an inquiry becomes an `InquiryResult`, and that an [`Inquiry`]
+//! - `callback`: a signed request of the bank becomes a [`Callback`]
 //!
 //! The other destinations:
 //! - `webhook`: what the sink and the store share; `cloudevents`: the sink; `store`: the store
 //! - `otlp`: batches of spans to a collector
 
 mod address;
+mod callback;
 mod client;
 pub(crate) mod cloudevents;
 mod credentials;
@@ -47,7 +49,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 use symphony_db::payment::{Payload, RailAnswer, Reason};
-use symphony_relay::rail::{Answer, BoxFuture, Endpoint, Inquiry, Invalid, Payment, Rail};
+use symphony_relay::rail::{
+    Answer, BoxFuture, Callback, CallbackError, CallbackRequest, Endpoint, Inquiry, Invalid, Payment, Rail,
+};
 
 use crate::config::SettingError;
 use crate::money::{self, Destination};
@@ -76,6 +80,7 @@ pub struct HttpRail {
     client: HttpClient,
     outcome_table: outcome::OutcomeTable,
     inquiry_table: inquiry::InquiryTable,
+    callback: Option<callback::CallbackReader>,
 }
 
 /// The body of a payment request. Byte for byte the same on every attempt: banks compare bodies under a known key.
@@ -111,6 +116,10 @@ impl HttpRail {
             idempotency_header,
             inquiry_table: inquiry::InquiryTable::new(&settings.inquiry, settings.response_fields()?)?,
             outcome_table: outcome::OutcomeTable::new(&settings)?,
+            callback: match &settings.callback {
+                Some(callback) => Some(callback::CallbackReader::new(callback, settings.response_fields()?)?),
+                None => None,
+            },
             client: HttpClient::new(settings.limits(), settings.tls_files(), allowed, https)?,
             target,
             inquiry,
@@ -227,6 +236,14 @@ impl Rail for HttpRail {
 
     fn inquire<'a>(&'a self, payment: &'a Payment) -> BoxFuture<'a, Inquiry> {
         Box::pin(self.send_inquiry(payment))
+    }
+
+    fn supports_callback(&self) -> bool {
+        self.callback.is_some()
+    }
+
+    fn read_callback(&self, request: &CallbackRequest<'_>) -> Result<Callback, CallbackError> {
+        self.callback.as_ref().ok_or(CallbackError::NotSupported)?.read(request)
     }
 }
 

@@ -131,7 +131,7 @@ drifts! {
         "create or replace view symphony.payment_rail_policies as
          select r.rail_type, r.max_attempts, r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight,
                 false as paused, r.on_unknown, r.key_memory_seconds, r.updated_by, r.updated_at, r.retired_at,
-                r.on_epoch_change, r.held_since_epoch, r.publish_outcomes, r.on_failure, r.max_per_second
+                r.on_epoch_change, r.held_since_epoch, r.publish_outcomes, r.on_failure, r.max_per_second, r.confirm_every_seconds
          from symphony.payment_rails r"
         => "changed: view symphony.payment_rail_policies: definition", Repairs;
     default_rights_are_named:

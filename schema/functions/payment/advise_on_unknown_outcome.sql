@@ -10,6 +10,10 @@
 -- or of an earlier epoch, went, if that is another endpoint: see endpoint_of_unknown_outcome. If it is not null, the bank that
 -- may have paid is not the one that the worker reaches: the worker neither inquires nor sends, and records FAILED with
 -- OUTCOME_UNKNOWN.
+--
+-- awaiting_confirmation is true once the rail has accepted the outbox. Then the worker only inquires and never sends, whatever the
+-- policy and the inquiry say: "never seen" contradicts the acceptance, and is FAILED with OUTCOME_UNKNOWN. The acceptance of an earlier outbox
+-- that this one redrives does not count: an operator has found out that it was not paid.
 -- Locks: nothing. Raises: P7002, P7005. For: symphony_executor.
 create or replace function symphony.advise_on_unknown_outcome(
   p_outbox_id       uuid,
@@ -19,7 +23,8 @@ create or replace function symphony.advise_on_unknown_outcome(
   out on_unknown     text,
   out key_remembered boolean,
   out endpoint       text,
-  out other_endpoint text)
+  out other_endpoint text,
+  out awaiting_confirmation boolean)
   language plpgsql
   stable
   security definer
@@ -51,6 +56,11 @@ begin
 
   endpoint := coalesce(v_row.claimed_endpoint, 'unnamed');
   other_endpoint := endpoint_of_unknown_outcome(v_row.outbox_id, v_row.rail_type, endpoint);
+  awaiting_confirmation := exists (
+    select
+    from payment_outbox_attempts a
+    where a.outbox_id = v_row.outbox_id
+      and a.error_code = 'AWAITING_CONFIRMATION');
 
   select r.on_unknown,
          r.key_memory_seconds is null

@@ -26,6 +26,7 @@ begin
         ordered = coalesce((p_policy ->> 'ordered')::boolean, r.ordered),
         on_unknown = coalesce(p_policy ->> 'on_unknown', r.on_unknown),
         on_epoch_change = coalesce(p_policy ->> 'on_epoch_change', r.on_epoch_change),
+        confirm_every_seconds = coalesce((p_policy ->> 'confirm_every_seconds')::int, r.confirm_every_seconds),
         max_in_flight = case when p_policy ? 'max_in_flight' then (p_policy ->> 'max_in_flight')::int else r.max_in_flight end,
         max_per_second = case when p_policy ? 'max_per_second' then (p_policy ->> 'max_per_second')::int else r.max_per_second end,
         key_memory_seconds = case when p_policy ? 'key_memory_seconds' then (p_policy ->> 'key_memory_seconds')::int else r.key_memory_seconds end,

@@ -13,7 +13,7 @@ as $$
 declare
   v_known constant text[] := array['max_attempts', 'backoff_base_seconds', 'backoff_cap_seconds', 'ordered', 'max_in_flight',
                                    'on_unknown', 'key_memory_seconds', 'on_epoch_change',
-                                   'publish_outcomes', 'on_failure', 'max_per_second'];
+                                   'publish_outcomes', 'on_failure', 'max_per_second', 'confirm_every_seconds'];
   v_field text;
   v_value jsonb;
 begin
@@ -41,6 +41,7 @@ begin
         when 'backoff_base_seconds' then 86400
         when 'backoff_cap_seconds' then 2592000
         when 'max_per_second' then 1000000
+        when 'confirm_every_seconds' then 2592000
         else 999999999
       end);
     end if;

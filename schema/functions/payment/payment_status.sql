@@ -5,6 +5,8 @@
 -- scheduled_count. Parked rows are due. Dead letters are counted exactly, from the index of failures: a bound would hide
 -- an old one that may have been paid. That takes time in proportion to the failures of the ledger, not to the queue. So are
 -- held_streams: the participants of a rail whose later payments a failure holds.
+-- The payments that await confirmation are pending ones, so they are in the counts above too; of a rail at most as many are
+-- counted as of its pending rows. The age of the oldest is exact.
 -- Locks: nothing. Raises: P7005.
 -- For: supervisor_outbox_status, whose readers need EXECUTE because PostgreSQL calls a view's functions as the reader.
 create or replace function symphony.payment_status(
@@ -20,7 +22,9 @@ create or replace function symphony.payment_status(
   out rails                      jsonb,
   out more_due                   boolean,
   out more_scheduled             boolean,
-  out estimate                   bigint)
+  out estimate                   bigint,
+  out awaiting_confirmation_count             bigint,
+  out oldest_awaiting_confirmation_age_seconds numeric)
   language plpgsql
   stable
   security definer
@@ -72,11 +76,23 @@ begin
            coalesce(d.dlq, 0) as dlq,
            coalesce(d.dlq_unknown, 0) as dlq_unknown,
            coalesce(p.more_due or p.more_parked, false) as more_due,
-           coalesce(p.more_scheduled, false) as more_scheduled
+           coalesce(p.more_scheduled, false) as more_scheduled,
+           w.awaiting_confirmation_count,
+           greatest(coalesce(extract(epoch from now() - w.oldest_accepted_at), 0), 0)::numeric(20, 3) as oldest_awaiting_confirmation_age_seconds
     from payment_rails r
     left join pending p on p.rail_type = r.rail_type
     left join dead_letters d on d.rail_type = r.rail_type
     left join holds h on h.rail_type = r.rail_type
+    cross join lateral (
+      select count(*) as awaiting_confirmation_count, min(a.accepted_at) as oldest_accepted_at
+      from (
+        select w.accepted_at
+        from payment_awaiting_confirmation w
+        where w.rail_type = r.rail_type
+        order by w.accepted_at
+        limit max_rows_per_rail(p_max_rows)
+      ) a
+    ) w
     where r.retired_at is null
        or p.rail_type is not null
        or d.rail_type is not null
@@ -92,9 +108,11 @@ begin
          coalesce(jsonb_agg(to_jsonb(r.*) order by r.rail_type), '[]'),
          coalesce(bool_or(r.more_due), false),
          coalesce(bool_or(r.more_scheduled), false),
-         (select b.estimate from backlog b)
+         (select b.estimate from backlog b),
+         coalesce(sum(r.awaiting_confirmation_count), 0),
+         coalesce(max(r.oldest_awaiting_confirmation_age_seconds), 0)
   into due_unleased_count, leased_count, expired_lease_count, scheduled_count, oldest_pending_age_seconds, oldest_due_age_seconds,
-       dlq, dlq_unknown, rails, more_due, more_scheduled, estimate
+       dlq, dlq_unknown, rails, more_due, more_scheduled, estimate, awaiting_confirmation_count, oldest_awaiting_confirmation_age_seconds
   from described r;
 end
 $$;

@@ -44,6 +44,7 @@ begin
   where p.outbox_id = p_outbox_id
   returning p.participant_id::text, p.rail_type::text, p.sequence_id::bigint
   into strict v_row;
+  delete from payment_awaiting_confirmation w where w.outbox_id = p_outbox_id;
   perform unpark_successors(array[v_row.participant_id], array[v_row.rail_type], array[v_row.sequence_id], true);
   return false;
 end

@@ -11,7 +11,16 @@
 -- it. The delay is the caller's, otherwise the rail's backoff; a zombie without a delay keeps its next_attempt_at,
 -- because the same transaction claims it again. Error messages are stored through clean_error_text, error codes as
 -- they are.
--- Locks: the rows given, and the successors of those that end. For: complete_outbox_batch and end_expired_leases.
+--
+-- A payment with an attempt of AWAITING_CONFIRMATION was accepted by the rail: it is never sent again. So every further
+-- RETRYABLE of it is recorded with that code, whatever the worker says, and the claim calls its outcome unknown. Its delay is
+-- confirm_every_seconds. At max_attempts it is FAILED with OUTCOME_UNKNOWN.
+--
+-- p_confirmation_id marks the terminal outcome that the rail has confirmed; see confirm_payment_outbox. It ends the lease of a row
+-- that has one. A row without a lease takes worker and endpoint from p_worker_id and p_endpoint, and has no claimed_at: a
+-- confirmation is no lease.
+-- Locks: the rows given, and the successors of those that end.
+-- For: complete_outbox_batch, end_expired_leases and confirm_payment_outbox.
 create or replace function symphony.record_attempts(
   p_pending_rows          tid[],
   p_states                symphony.outbox_attempt_state[],
@@ -20,7 +29,10 @@ create or replace function symphony.record_attempts(
   p_error_codes           text[],
   p_error_messages        text[],
   p_latencies_ms          int[],
-  p_retry_delays_seconds  int[])
+  p_retry_delays_seconds  int[],
+  p_confirmation_id       text default null,
+  p_worker_id             text default null,
+  p_endpoint              text default null)
   returns table (
     place           bigint,
     outbox_id       uuid,
@@ -60,11 +72,20 @@ declare
 begin
   with leased as materialized (
     select g.place, p.ctid as pending_row, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key,
-           p.rail_type, p.payload, p.claimed_at, p.claimed_by, p.claimed_endpoint, p.created_at, p.next_attempt_at,
-           coalesce(p.claimed_epoch, p.epoch) as epoch,
+           p.rail_type, p.payload, p.claimed_at, coalesce(p.claimed_by, p_worker_id) as claimed_by, p.created_at, p.next_attempt_at,
+           case when p.lease_token is null then p_endpoint else p.claimed_endpoint end as endpoint,
+           case when p.lease_token is null then r.epoch else coalesce(p.claimed_epoch, p.epoch) end as epoch,
            g.state as outcome, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds,
-           r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight, r.publish_outcomes, r.on_failure,
+           r.backoff_base_seconds, r.backoff_cap_seconds, r.confirm_every_seconds, r.ordered, r.max_in_flight, r.publish_outcomes, r.on_failure,
            coalesce(l.attempt_no, 0) + 1 as attempt_no,
+           g.state = 'RETRYABLE' and (
+             coalesce(g.error_code = 'AWAITING_CONFIRMATION', false)
+             or (
+               select true
+               from payment_outbox_attempts a
+               where a.outbox_id = p.outbox_id
+                 and a.error_code = 'AWAITING_CONFIRMATION'
+               limit 1) is not null) as awaiting,
            case
              when g.state in ('RETRYABLE', 'ZOMBIE_REQUEUE') and coalesce(l.attempt_no, 0) + 1 >= r.max_attempts then 'FAILED'
              else g.state
@@ -74,7 +95,7 @@ begin
       as g (pending_row, state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds, place)
     join payment_outbox_pending p on p.ctid = g.pending_row
     cross join lateral (
-      select r.max_attempts, r.backoff_base_seconds, r.backoff_cap_seconds, r.ordered, r.max_in_flight, r.publish_outcomes, r.on_failure
+      select r.max_attempts, r.backoff_base_seconds, r.backoff_cap_seconds, r.confirm_every_seconds, r.ordered, r.max_in_flight, r.publish_outcomes, r.on_failure, r.epoch
       from payment_rails r
       where r.rail_type = p.rail_type
       limit 1
@@ -101,24 +122,39 @@ begin
              when l.state in ('DISPATCHED', 'FAILED') then null
              when l.retry_delay_seconds is not null then now() + make_interval(secs => l.retry_delay_seconds)
              when l.state = 'ZOMBIE_REQUEUE' then l.next_attempt_at
+             when l.awaiting then now() + make_interval(secs => l.confirm_every_seconds)
              -- The backoff: base doubled with each attempt, up to the cap.
              else now() + make_interval(secs => least(l.backoff_cap_seconds, l.backoff_base_seconds::bigint << (l.attempt_no - 1)))
            end as retry_at,
-           l.outcome = 'RETRYABLE' and l.state = 'FAILED' and not coalesce(l.error_code in (select u.error_code from unknown_outcome_codes u), false) as exhausted
+           l.outcome = 'RETRYABLE' and l.state = 'FAILED' and not l.awaiting
+           and not coalesce(l.error_code in (select u.error_code from unknown_outcome_codes u), false) as exhausted
     from leased l
   ),
   -- Insert into the ledger.
   appended as (
     insert into payment_outbox_attempts
       (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no,
-       state, claimed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at, epoch, endpoint)
+       state, claimed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at, epoch, endpoint,
+       confirmation_id)
     select uuidv7(), s.outbox_id, s.instruction_id, s.participant_id, s.sequence_id, s.idempotency_key, s.rail_type, s.payload,
            s.attempt_no, s.state, s.claimed_at, s.rail_reference, s.rail_code,
-           case when s.exhausted then 'RETRIES_EXHAUSTED' else s.error_code end,
+           case
+             when s.exhausted then 'RETRIES_EXHAUSTED'
+             when s.awaiting and s.retry_at is null then 'OUTCOME_UNKNOWN'
+             when s.awaiting then 'AWAITING_CONFIRMATION'
+             else s.error_code
+           end,
            case when s.message is not null then clean_error_text(s.message) end,
-           s.latency_ms, s.claimed_by, s.created_at, s.epoch, s.claimed_endpoint
+           s.latency_ms, s.claimed_by, s.created_at, s.epoch, s.endpoint, p_confirmation_id
     from (
-      select s.*, case when s.exhausted then concat_ws(': ', s.error_code, s.error_message) else s.error_message end as message
+      select s.*,
+             case
+               when s.exhausted then concat_ws(': ', s.error_code, s.error_message)
+               when s.awaiting then nullif(concat_ws(
+                 ': ', case when s.retry_at is null then 'accepted, and not confirmed within max_attempts' end,
+                 nullif(s.error_code, 'AWAITING_CONFIRMATION'), s.error_message), '')
+               else s.error_message
+             end as message
       from outcomes s
     ) s
   ),
@@ -140,6 +176,22 @@ begin
     from outcomes s
     where p.ctid = s.pending_row
       and s.retry_at is not null
+  ),
+  accepted as (
+    insert into payment_awaiting_confirmation (outbox_id, rail_type)
+    select s.outbox_id, s.rail_type
+    from outcomes s
+    where s.awaiting
+      and s.retry_at is not null
+    on conflict do nothing
+  ),
+  confirmed as (
+    delete from payment_awaiting_confirmation w
+    using outcomes s
+    -- An array of one, as in complete_outbox_batch.
+    where w.outbox_id = any (array[s.outbox_id])
+      and s.attempt_no > 1
+      and s.retry_at is null
   )
   select array_agg(s.place), array_agg(s.outbox_id), array_agg(s.attempt_no), array_agg(s.state), array_agg(s.retry_at), array_agg(s.claimed_by),
          array_agg(s.participant_id) filter (where s.ordered and s.retry_at is null and not s.holds),
@@ -172,5 +224,5 @@ begin
 end
 $$;
 
-comment on function symphony.record_attempts(tid[], symphony.outbox_attempt_state[], text[], text[], text[], text[], int[], int[]) is
+comment on function symphony.record_attempts(tid[], symphony.outbox_attempt_state[], text[], text[], text[], text[], int[], int[], text, text, text) is
   'Records outcomes of leases that the caller has checked: one ledger row each; the pending row goes or is scheduled again.';

@@ -49,6 +49,8 @@ declare
   v_to_publish   uuid[];
   -- The failures that hold their streams.
   v_to_hold      uuid[];
+  -- Outboxes with an earlier attempt: the rail may have accepted them.
+  v_repeated     uuid[];
 begin
   select array_agg(r.rail_type) filter (where r.ordered), array_agg(r.rail_type) filter (where r.max_in_flight is not null),
          array_agg(r.rail_type) filter (where r.publish_outcomes),
@@ -102,13 +104,18 @@ begin
          array_agg(n.sequence_id) filter (where n.rail_type = any (v_ordered) and not n.holds),
          bool_or(n.rail_type = any (v_limited)),
          array_agg(n.outbox_id order by n.place) filter (where n.rail_type = any (v_publishing)),
-         array_agg(n.outbox_id) filter (where n.holds)
-  into places, attempt_nos, v_participants, v_rails, v_sequence_ids, v_capacity_freed, v_to_publish, v_to_hold
+         array_agg(n.outbox_id) filter (where n.holds),
+         array_agg(n.outbox_id) filter (where n.attempt_no > 1)
+  into places, attempt_nos, v_participants, v_rails, v_sequence_ids, v_capacity_freed, v_to_publish, v_to_hold, v_repeated
   from numbered n;
 
   if v_to_hold is not null then
     perform hold_payment_streams(v_to_hold);
   end if;
+  if v_repeated is not null then
+    delete from payment_awaiting_confirmation w where w.outbox_id = any (v_repeated);
+  end if;
+
   if v_participants is not null or v_capacity_freed then
     perform unpark_successors(v_participants, v_rails, v_sequence_ids, v_capacity_freed);
   end if;

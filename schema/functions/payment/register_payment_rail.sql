@@ -52,6 +52,7 @@ begin
         publish_outcomes = default,
         on_failure = default,
         max_per_second = default,
+        confirm_every_seconds = default,
         retired_at = null
     where r.rail_type = p_rail_type;
   end if;

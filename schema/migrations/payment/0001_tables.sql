@@ -69,6 +69,7 @@ create table symphony.payment_rails (
   on_unknown           text        not null default 'INQUIRE',
   key_memory_seconds   int,
   on_epoch_change      text        not null default 'INQUIRE',
+  confirm_every_seconds int        not null default 300,
   held_since_epoch     bigint,
   publish_outcomes     boolean     not null default false,
   on_failure           text        not null default 'CONTINUE',
@@ -90,6 +91,7 @@ create table symphony.payment_rails (
   constraint payment_rails_on_epoch_change_is_a_policy check (on_epoch_change in ('INQUIRE', 'HOLD')),
   constraint payment_rails_on_failure_is_a_policy check (on_failure in ('CONTINUE', 'HOLD')),
   constraint payment_rails_only_an_ordered_rail_holds check (ordered or on_failure = 'CONTINUE'),
+  constraint payment_rails_confirm_every_seconds_in_range check (confirm_every_seconds between 1 and 2592000),
   constraint payment_rails_updated_by_is_a_name check (updated_by ~ '\S' and char_length(updated_by) <= 200)
 );
 
@@ -104,6 +106,7 @@ comment on column symphony.payment_rails.paused is 'Whether claims skip this rai
 comment on column symphony.payment_rails.on_unknown is 'What to do when an outcome is unknown and the rail cannot say: INQUIRE first, RESEND or STOP.';
 comment on column symphony.payment_rails.key_memory_seconds is 'How long the rail remembers an idempotency key; null is for ever.';
 comment on column symphony.payment_rails.on_epoch_change is 'What to do with the payments of earlier epochs when a new one opens: INQUIRE about each before it is sent, or HOLD the rail.';
+comment on column symphony.payment_rails.confirm_every_seconds is 'How long after an attempt that awaits confirmation the next inquiry is due. max_attempts bounds how often.';
 comment on column symphony.payment_rails.held_since_epoch is 'The epoch that held the rail: claims skip it until recover_epoch. Null: it is not held.';
 comment on column symphony.payment_rails.publish_outcomes is 'Whether the transaction that ends a payment also publishes the outcome to the event lane; see publish_payment_outcomes.';
 comment on column symphony.payment_rails.on_failure is 'What a failure on an ordered rail does to the later payments of its participant: CONTINUE with the next one, or HOLD them until an operator has acted.';
@@ -255,7 +258,7 @@ create table symphony.payment_outbox_attempts (
   payload         jsonb                         not null,
   attempt_no      int                           not null,
   state           symphony.outbox_attempt_state not null,
-  claimed_at      timestamptz                   not null,
+  claimed_at      timestamptz,
   completed_at    timestamptz                   not null default clock_timestamp(),
   rail_reference  text,
   rail_code       text,
@@ -267,9 +270,11 @@ create table symphony.payment_outbox_attempts (
   database_user   text collate "C"              not null default session_user,
   epoch           bigint                        not null,
   endpoint        text collate "C",
+  confirmation_id text collate "C",
   constraint payment_outbox_attempts_pkey primary key (outbox_id, attempt_no),
   constraint payment_outbox_attempts_number_in_range check (attempt_no between 1 and 20),
-  constraint payment_outbox_attempts_latency_is_positive check (latency_ms >= 0)
+  constraint payment_outbox_attempts_latency_is_positive check (latency_ms >= 0),
+  constraint payment_outbox_attempts_has_a_lease_or_a_confirmation check (claimed_at is not null or confirmation_id is not null)
 ) partition by range (outbox_id);
 
 create unique index payment_outbox_attempts_one_terminal_per_outbox
@@ -282,7 +287,7 @@ create index payment_outbox_attempts_failures
   include (rail_type, error_code)
   where state = 'FAILED';
 
-comment on table symphony.payment_outbox_attempts is 'The ledger: how each lease ended. Append-only. Partitioned by time of enqueue.';
+comment on table symphony.payment_outbox_attempts is 'The ledger: how each lease ended, and each confirmation of the rail. Append-only. Partitioned by time of enqueue.';
 comment on column symphony.payment_outbox_attempts.attempt_id is 'UUIDv7 of this ledger row: unique by construction, without an index.';
 comment on column symphony.payment_outbox_attempts.outbox_id is 'The outbox row that was attempted.';
 comment on column symphony.payment_outbox_attempts.instruction_id is 'Its instruction, as it was.';
@@ -293,18 +298,19 @@ comment on column symphony.payment_outbox_attempts.rail_type is 'Its rail, as it
 comment on column symphony.payment_outbox_attempts.payload is 'Its payload, as it was; a tombstone once it has been erased.';
 comment on column symphony.payment_outbox_attempts.attempt_no is 'The last number of this outbox in the ledger plus 1.';
 comment on column symphony.payment_outbox_attempts.state is 'How the attempt ended.';
-comment on column symphony.payment_outbox_attempts.claimed_at is 'When the lease of this attempt was granted.';
+comment on column symphony.payment_outbox_attempts.claimed_at is 'When the lease of this attempt was granted; null for a confirmation that ended no lease.';
 comment on column symphony.payment_outbox_attempts.completed_at is 'When the outcome was recorded, by the clock, not when its transaction began.';
 comment on column symphony.payment_outbox_attempts.rail_reference is 'The rail''s own reference of the payment.';
 comment on column symphony.payment_outbox_attempts.rail_code is 'The rail''s own code of the outcome.';
 comment on column symphony.payment_outbox_attempts.error_code is 'What went wrong, by a fixed word.';
 comment on column symphony.payment_outbox_attempts.error_message is 'What went wrong, in a sentence without personal data.';
 comment on column symphony.payment_outbox_attempts.latency_ms is 'How long the rail took.';
-comment on column symphony.payment_outbox_attempts.worker_id is 'Worker that held the lease.';
+comment on column symphony.payment_outbox_attempts.worker_id is 'Worker that held the lease; of a confirmation without a lease, the relayer that received it.';
 comment on column symphony.payment_outbox_attempts.created_at is 'When the outbox row was enqueued, as it was.';
 comment on column symphony.payment_outbox_attempts.database_user is 'The login that recorded it: the worker''s, or the one that repaired or took over its lease.';
-comment on column symphony.payment_outbox_attempts.epoch is 'The epoch in which the lease of this attempt was granted.';
+comment on column symphony.payment_outbox_attempts.epoch is 'The epoch in which the lease of this attempt was granted, or the confirmation arrived.';
 comment on column symphony.payment_outbox_attempts.endpoint is 'Where the worker of this attempt sends to, as it said when it claimed: a name and a digest of what identifies the bank there. Null if it named none.';
+comment on column symphony.payment_outbox_attempts.confirmation_id is 'The id of the message by which the rail confirmed the outcome; null if the worker of the lease recorded it. See confirm_payment_outbox.';
 comment on index symphony.payment_outbox_attempts_one_terminal_per_outbox is
   'Invariant: an outbox ends once. The lease is what prevents a second ending; this index is the backstop, and a violation of it is an alarm.';
 comment on index symphony.payment_outbox_attempts_failures is 'Terminal failures in the order in which they happened.';
@@ -432,6 +438,63 @@ comment on table symphony.payment_rail_tokens is
 comment on column symphony.payment_rail_tokens.rail_type is 'The rail with max_per_second.';
 comment on column symphony.payment_rail_tokens.micro_tokens is 'Tokens at refilled_at, in millionths, so that no rounding adds up.';
 comment on column symphony.payment_rail_tokens.refilled_at is 'When the tokens were counted last, by the clock.';
+
+-- The payments that await confirmation, so that they can be counted without reading the queue. The ledger decides what is one: see record_attempts.
+create table symphony.payment_awaiting_confirmation (
+  outbox_id   uuid        not null,
+  rail_type   text        not null,
+  accepted_at timestamptz not null default clock_timestamp(),
+  constraint payment_awaiting_confirmation_pkey primary key (outbox_id)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 200);
+
+create index payment_awaiting_confirmation_by_age
+  on symphony.payment_awaiting_confirmation (rail_type, accepted_at);
+
+comment on table symphony.payment_awaiting_confirmation is
+  'Pending payments that the rail has accepted and whose outcome it has not confirmed yet. Written where leases end; see record_attempts.';
+comment on column symphony.payment_awaiting_confirmation.outbox_id is 'The outbox.';
+comment on column symphony.payment_awaiting_confirmation.rail_type is 'Its rail.';
+comment on column symphony.payment_awaiting_confirmation.accepted_at is 'When the acceptance was recorded.';
+comment on index symphony.payment_awaiting_confirmation_by_age is 'The payments of a rail that await confirmation, the oldest first.';
+
+-- What a bank said about a payment and could not be recorded as its outcome: each is a case for an operator.
+create table symphony.payment_refused_confirmations (
+  refusal_id      uuid             not null,
+  kind            text             not null,
+  rail_type       text collate "C" not null,
+  idempotency_key text collate "C" not null,
+  outcome         text             not null,
+  outbox_id       uuid,
+  rail_reference  text,
+  rail_code       text,
+  confirmation_id text collate "C" not null,
+  endpoint        text collate "C",
+  worker_id       text             not null,
+  database_user   text             not null default session_user,
+  created_at      timestamptz      not null default clock_timestamp(),
+  constraint payment_refused_confirmations_pkey primary key (refusal_id),
+  constraint payment_refused_confirmations_are_recorded_once unique nulls not distinct (idempotency_key, rail_type, kind, outcome, outbox_id),
+  constraint payment_refused_confirmations_kind_is_known check (kind in (
+    'CONTRADICTS_OUTCOME', 'AFTER_UNKNOWN_OUTCOME', 'OTHER_ENDPOINT', 'NEVER_SENT', 'UNKNOWN_KEY', 'AMBIGUOUS_KEY')),
+  constraint payment_refused_confirmations_outcome_is_known check (outcome in ('EXECUTED', 'REFUSED'))
+);
+
+comment on table symphony.payment_refused_confirmations is
+  'Confirmations that were refused because they contradict the ledger or fit no payment. Append-only, written by confirm_payment_outbox alone.';
+comment on column symphony.payment_refused_confirmations.refusal_id is 'UUIDv7 of this row.';
+comment on column symphony.payment_refused_confirmations.kind is
+  'CONTRADICTS_OUTCOME: the payment ended otherwise. AFTER_UNKNOWN_OUTCOME: it ended with an unknown outcome, and an operator has to resolve it. OTHER_ENDPOINT: another bank may have it. NEVER_SENT: it was never sent. UNKNOWN_KEY: no payment of the rail has the key. AMBIGUOUS_KEY: several have.';
+comment on column symphony.payment_refused_confirmations.rail_type is 'The rail whose bank said so.';
+comment on column symphony.payment_refused_confirmations.idempotency_key is 'The key by which the bank names the payment.';
+comment on column symphony.payment_refused_confirmations.outcome is 'What the bank said: EXECUTED or REFUSED.';
+comment on column symphony.payment_refused_confirmations.outbox_id is 'The newest outbox of that key; null if none or several have it.';
+comment on column symphony.payment_refused_confirmations.rail_reference is 'The rail''s own reference of the payment.';
+comment on column symphony.payment_refused_confirmations.rail_code is 'The rail''s own code of the outcome.';
+comment on column symphony.payment_refused_confirmations.confirmation_id is 'The id of the first message that said so.';
+comment on column symphony.payment_refused_confirmations.endpoint is 'The bank that said so, by its endpoint.';
+comment on column symphony.payment_refused_confirmations.worker_id is 'The relayer that received it.';
+comment on column symphony.payment_refused_confirmations.database_user is 'The login that recorded it.';
+comment on column symphony.payment_refused_confirmations.created_at is 'When it was recorded.';
 
 -- Pending rows whose outbox already had a terminal ledger row: evidence of a bad restore or of a write past the functions.
 create table symphony.payment_outbox_quarantine (

@@ -50,6 +50,6 @@ pub(super) fn tone(state: OutboxState, unknown: bool) -> &'static str {
         OutboxState::Failed | OutboxState::LeaseExpired | OutboxState::HeldByFailure => "bad",
         OutboxState::Scheduled | OutboxState::Paused | OutboxState::Held if unknown => "bad",
         OutboxState::Scheduled | OutboxState::Paused | OutboxState::Held => "retry",
-        OutboxState::Due | OutboxState::Leased | OutboxState::Parked => "wait",
+        OutboxState::Due | OutboxState::Leased | OutboxState::AwaitingConfirmation | OutboxState::Parked => "wait",
     }
 }

@@ -65,6 +65,8 @@ struct Rail {
     /// The failures that hold streams: the oldest ones.
     holding_failures: Vec<HoldingFailure>,
     key_retention: String,
+    confirm_every: String,
+    confirm_every_seconds: i32,
     changed: String,
 }
 
@@ -118,6 +120,8 @@ impl Rail {
             key_retention: rail
                 .key_memory_seconds
                 .map_or_else(|| "forever".to_owned(), |time| seconds(f64::from(time))),
+            confirm_every: seconds(f64::from(rail.confirm_every_seconds)),
+            confirm_every_seconds: rail.confirm_every_seconds,
             changed: format!("{} by {}", Moment::of(rail.updated_at).text, rail.updated_by),
         }
     }
@@ -150,6 +154,8 @@ pub(super) struct PolicyForm {
     /// None if the form does not have it.
     #[serde(default)]
     max_per_second: Option<String>,
+    #[serde(default)]
+    confirm_every_seconds: Option<u32>,
     #[serde(default)]
     actor: String,
     reason: String,
@@ -241,6 +247,7 @@ pub(super) async fn policy(
         publish_outcomes: form.publish_outcomes,
         on_failure: form.on_failure,
         max_per_second,
+        confirm_every_seconds: form.confirm_every_seconds,
         ..RailPolicy::default()
     };
     let audit = AuditContext { actor: form.actor, reason: form.reason }.for_caller(&visitor.caller)?;

@@ -6,7 +6,9 @@ use symphony_db::event::reader::EventState;
 use symphony_db::metadata::Status;
 use symphony_db::metadata::reader::MetadataEntry;
 use symphony_db::payment::reader::{Operation, Outbox, TimelineEvent};
-use symphony_db::payment::{AttemptState, EventKind, OperationKind, OutboxState, Resolution};
+use symphony_db::payment::{
+    AWAITING_CONFIRMATION, AttemptState, EventKind, OperationKind, OutboxState, Resolution,
+};
 
 use super::outbox_row::tone;
 use super::percent_encode;
@@ -36,7 +38,7 @@ impl Summary {
 pub(super) fn outbox_summary(outbox: &Outbox) -> Summary {
     let tone = tone(outbox.state, outbox.outcome_unknown);
     match outbox.state {
-        OutboxState::Dispatched => Summary::new("ok", "Dispatched: the bank accepted it.", "Nothing to do."),
+        OutboxState::Dispatched => Summary::new("ok", "Dispatched: the bank executed it.", "Nothing to do."),
         OutboxState::Failed => failed_summary(outbox),
         OutboxState::Due => {
             let waits = jiff::Timestamp::now().duration_since(outbox.next_attempt_at.unwrap_or(outbox.created_at));
@@ -65,6 +67,15 @@ pub(super) fn outbox_summary(outbox: &Outbox) -> Summary {
                 "Nothing to do: the error may be temporary."
             };
             Summary::new(tone, format!("Scheduled{why}: next attempt at {at}."), next_step)
+        }
+        OutboxState::AwaitingConfirmation => {
+            let at = outbox.next_attempt_at.map(clock).unwrap_or_default();
+            Summary::new(
+                tone,
+                format!("Accepted by the rail, awaiting confirmation: next inquiry at {at}. It is not paid yet."),
+                "Nothing to do: relayers only inquire, or the bank sends a callback. Without a confirmation within the rail's max \
+                 attempts it becomes a dead letter with an unknown outcome.",
+            )
         }
         OutboxState::Parked => Summary::new(
             tone,
@@ -215,6 +226,9 @@ pub(super) fn event_title(event: &TimelineEvent, outcome_unknown: bool) -> (&'st
         }
         EventKind::AttemptCompleted => match event.state {
             Some(AttemptState::Dispatched) => ("ok", format!("Attempt {attempt}: dispatched")),
+            Some(AttemptState::Retryable) if event.error_code.as_deref() == Some(AWAITING_CONFIRMATION) => {
+                ("wait", format!("Attempt {attempt}: accepted by the rail, awaiting confirmation"))
+            }
             Some(AttemptState::Failed) if outcome_unknown => {
                 ("bad", format!("Attempt {attempt}: unknown outcome"))
             }
@@ -222,6 +236,10 @@ pub(super) fn event_title(event: &TimelineEvent, outcome_unknown: bool) -> (&'st
             Some(AttemptState::Retryable | AttemptState::ZombieRequeue) | None => {
                 ("retry", format!("Attempt {attempt}: failed; retry scheduled"))
             }
+        },
+        EventKind::Confirmed => match event.state {
+            Some(AttemptState::Dispatched) => ("ok", "Confirmed by the bank: executed".to_owned()),
+            _ => ("bad", "Confirmed by the bank: refused".to_owned()),
         },
         EventKind::Redriven => ("retry", "Redriven as another outbox".to_owned()),
     }
@@ -236,6 +254,7 @@ pub(super) fn event_details(event: &TimelineEvent) -> String {
     details.extend(endpoint.map(|endpoint| format!("to {endpoint}")));
     details.extend(event.rail_reference.as_ref().map(|reference| format!("reference {reference}")));
     details.extend(event.rail_code.as_ref().map(|code| format!("rail code {code}")));
+    details.extend(event.confirmation_id.as_ref().map(|id| format!("callback {id}")));
     details.extend(event.latency_ms.map(|length| format!("latency {}", millis(Some(i64::from(length))))));
     details.join("; ")
 }

@@ -21,32 +21,32 @@ const ERASE: &str = "\
 const REGISTER_RAIL: &str = "\
     select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
            on_unknown, key_memory_seconds, updated_by, updated_at, retired_at, on_epoch_change, held_since_epoch, \
-           publish_outcomes, on_failure, max_per_second \
+           publish_outcomes, on_failure, max_per_second, confirm_every_seconds \
     from symphony.register_payment_rail($1, $2, $3, $4)";
 const SET_RAIL: &str = "\
     select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
            on_unknown, key_memory_seconds, updated_by, updated_at, retired_at, on_epoch_change, held_since_epoch, \
-           publish_outcomes, on_failure, max_per_second \
+           publish_outcomes, on_failure, max_per_second, confirm_every_seconds \
     from symphony.set_payment_rail($1, $2, $3, $4)";
 const RETIRE: &str = "\
     select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
            on_unknown, key_memory_seconds, updated_by, updated_at, retired_at, on_epoch_change, held_since_epoch, \
-           publish_outcomes, on_failure, max_per_second \
+           publish_outcomes, on_failure, max_per_second, confirm_every_seconds \
     from symphony.retire_payment_rail($1, $2, $3)";
 const PAUSE: &str = "\
     select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
            on_unknown, key_memory_seconds, updated_by, updated_at, retired_at, on_epoch_change, held_since_epoch, \
-           publish_outcomes, on_failure, max_per_second \
+           publish_outcomes, on_failure, max_per_second, confirm_every_seconds \
     from symphony.pause_payment_rail($1, $2, $3)";
 const RESUME: &str = "\
     select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
            on_unknown, key_memory_seconds, updated_by, updated_at, retired_at, on_epoch_change, held_since_epoch, \
-           publish_outcomes, on_failure, max_per_second \
+           publish_outcomes, on_failure, max_per_second, confirm_every_seconds \
     from symphony.resume_payment_rail($1, $2, $3)";
 const RECOVER: &str = "\
     select rail_type, max_attempts, backoff_base_seconds, backoff_cap_seconds, ordered, max_in_flight, paused, \
            on_unknown, key_memory_seconds, updated_by, updated_at, retired_at, on_epoch_change, held_since_epoch, \
-           publish_outcomes, on_failure, max_per_second \
+           publish_outcomes, on_failure, max_per_second, confirm_every_seconds \
     from symphony.recover_epoch($1, $2, $3)";
 
 const DECLARE_SAME_ENDPOINT: &str = "\

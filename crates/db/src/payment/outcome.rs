@@ -12,6 +12,8 @@ use crate::{LeaseToken, OutboxId};
 
 /// The error code of an unknown outcome: the payment may have been made.
 pub const OUTCOME_UNKNOWN: &str = "OUTCOME_UNKNOWN";
+/// The error code of a payment that the rail has accepted and not executed yet: it is inquired about, and never sent again.
+pub const AWAITING_CONFIRMATION: &str = "AWAITING_CONFIRMATION";
 
 /// The exclusive right to dispatch one outbox until the lease expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -43,6 +43,8 @@ pub struct Rail {
     pub on_failure: OnFailure,
     /// The rate limit: leases per second over all relayers; none means no limit.
     pub max_per_second: Option<i32>,
+    /// How long after an attempt that awaits confirmation the next inquiry is due.
+    pub confirm_every_seconds: i32,
 }
 
 impl Rail {
@@ -72,6 +74,7 @@ pub(super) fn from_row(row: &tokio_postgres::Row) -> Result<Rail, tokio_postgres
         publish_outcomes: row.try_get("publish_outcomes")?,
         on_failure: row.try_get("on_failure")?,
         max_per_second: row.try_get("max_per_second")?,
+        confirm_every_seconds: row.try_get("confirm_every_seconds")?,
     })
 }
 
@@ -122,6 +125,10 @@ pub struct RailPolicy {
     #[serde(skip_serializing_if = "Change::is_keep")]
     #[cfg_attr(feature = "json-schema", schemars(range(min = 1, max = 1_000_000)))]
     pub max_per_second: Change<u32>,
+    /// How long after an attempt that awaits confirmation the next inquiry is due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "json-schema", schemars(range(min = 1, max = 2_592_000)))]
+    pub confirm_every_seconds: Option<u32>,
 }
 
 /// A change to an optional field.

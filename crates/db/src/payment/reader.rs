@@ -5,6 +5,7 @@
 
 mod archives;
 mod backlog;
+mod confirmations;
 mod dead_letters;
 mod endpoints;
 mod held_streams;
@@ -25,6 +26,7 @@ pub use archives::{
     archived_outboxes, archived_partitions, partitions_to_archive,
 };
 pub use backlog::{Backlog, RailBacklog, backlog};
+pub use confirmations::{RefusedConfirmation, refused_confirmations, refused_confirmations_total};
 pub use dead_letters::{
     DeadLetter, DeadLetterCount, DeadLetterFilter, RailDeadLetters, count_dead_letters, dead_letters,
     list_dead_letters,

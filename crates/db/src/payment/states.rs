@@ -39,6 +39,8 @@ text_enum! {
         Held = "HELD",
         /// An earlier payment of its participant has failed, and holds it until an operator has acted.
         HeldByFailure = "HELD_BY_FAILURE",
+        /// The rail has accepted it, and its outcome comes later: it is inquired about, and never sent again.
+        AwaitingConfirmation = "AWAITING_CONFIRMATION",
         /// It is parked behind the head-of-line payment of its participant.
         Parked = "PARKED",
         /// It is due later.
@@ -59,6 +61,8 @@ text_enum! {
         LeaseExpired = "LEASE_EXPIRED",
         /// It is due later.
         Scheduled = "SCHEDULED",
+        /// The rail has accepted it, and its outcome comes later: it is inquired about, and never sent again.
+        AwaitingConfirmation = "AWAITING_CONFIRMATION",
         /// It is parked behind the head-of-line payment of its participant.
         Parked = "PARKED",
         /// Its rail is paused.
@@ -85,8 +89,49 @@ text_enum! {
         AttemptCompleted = "ATTEMPT_COMPLETED",
         /// The lease expired, and a repair ended it.
         LeaseExpiredRepaired = "LEASE_EXPIRED_REPAIRED",
+        /// The rail reported the outcome by itself, in a callback.
+        Confirmed = "CONFIRMED",
         /// An operator redrove it as a new outbox.
         Redriven = "REDRIVEN",
+    }
+}
+
+text_enum! {
+    /// What a rail reports by itself about a payment.
+    ConfirmedOutcome, "a confirmed outcome" {
+        /// It was executed.
+        Executed = "EXECUTED",
+        /// It was refused for good; nothing was paid.
+        Refused = "REFUSED",
+    }
+}
+
+text_enum! {
+    /// What the database did with a confirmation. All but the first two were refused, and are kept as evidence.
+    ConfirmationResult, "the result of a confirmation" {
+        /// The payment has ended with it.
+        Settled = "SETTLED",
+        /// It was known already.
+        Replayed = "REPLAYED",
+        /// The payment has ended otherwise.
+        ContradictsOutcome = "CONTRADICTS_OUTCOME",
+        /// The payment has ended with an unknown outcome: an operator has to resolve it.
+        AfterUnknownOutcome = "AFTER_UNKNOWN_OUTCOME",
+        /// Another bank than the one that reports it may have the payment.
+        OtherEndpoint = "OTHER_ENDPOINT",
+        /// The payment was never sent.
+        NeverSent = "NEVER_SENT",
+        /// No payment of the rail has the key.
+        UnknownKey = "UNKNOWN_KEY",
+        /// Several payments of the rail have the key.
+        AmbiguousKey = "AMBIGUOUS_KEY",
+    }
+}
+
+impl ConfirmationResult {
+    /// Whether it was refused.
+    pub fn is_refused(self) -> bool {
+        !matches!(self, Self::Settled | Self::Replayed)
     }
 }
 

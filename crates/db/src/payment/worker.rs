@@ -1,4 +1,4 @@
-//! The calls of a worker: claim, complete, renew, release, repair, and the upkeep of the ledger.
+//! The calls of a worker: claim, complete, confirm, renew, release, repair, and the upkeep of the ledger.
 //!
 //! Each call is one transaction: run it on a client, not inside a transaction. The login needs the role
 //! `symphony_executor`. When to claim, and what a rail's answer means, is the worker's decision.
@@ -9,6 +9,7 @@
 mod advice;
 mod claim;
 mod complete;
+mod confirm;
 mod history;
 mod leases;
 mod ledger;
@@ -25,6 +26,7 @@ use super::Lease;
 pub use advice::{Advice, advise_on_unknown_outcome};
 pub use claim::{Claimed, ClaimedBatch, claim, claim_with_limits};
 pub use complete::{complete, complete_batch};
+pub use confirm::{Confirmation, Confirmed, confirm};
 pub use history::{CheckedHistory, Commit, check_history};
 pub use leases::{Released, Renewed, Repaired, quarantined_total, release, renew, repair, repair_all};
 pub use ledger::{LedgerExtension, extend_ledger};

@@ -89,6 +89,7 @@ async fn a_policy_sets_what_it_names_clears_what_it_clears_and_leaves_the_rest()
         publish_outcomes: Some(true),
         on_failure: Some(OnFailure::Hold),
         max_per_second: Change::Set(50),
+        confirm_every_seconds: Some(60),
     };
     let set = register_rail(&operator, "instant", &policy, AUDIT).await.unwrap();
     assert_eq!((set.max_attempts, set.backoff_base_seconds, set.backoff_cap_seconds), (3, 2, 60));

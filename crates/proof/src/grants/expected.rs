@@ -18,7 +18,9 @@ const ENQUEUE: [&str; 4] = [
     "symphony.create_metadata_entry",
     "m10_recovery.publish_outbox",
 ];
-const EXECUTE: [&str; 41] = [
+const EXECUTE: [&str; 43] = [
+    "symphony.confirm_payment_outbox",
+    "symphony.count_refused_confirmations",
     "symphony.count_open_orphans",
     "symphony.record_payment_orphan",
     "symphony.check_worker_history",
@@ -87,7 +89,8 @@ const OPERATE: [&str; 21] = [
 /// For every role but symphony_auth.
 const FIND: [&str; 1] = ["symphony.find_metadata_by_entity"];
 /// Read-only functions without payloads.
-const READ: [&str; 22] = [
+const READ: [&str; 23] = [
+    "symphony.count_refused_confirmations",
     "symphony.audit_export_end",
     "symphony.count_open_orphans",
     "symphony.count_payment_dead_letters",
@@ -113,8 +116,9 @@ const READ: [&str; 22] = [
 ];
 /// Functions that return a payload, or say whether it was a given one: only for auditors.
 const READ_PAYLOAD: [&str; 2] = ["symphony.erased_payload_matches", "symphony.read_metadata"];
-const VIEWS: [&str; 22] = [
+const VIEWS: [&str; 23] = [
     "symphony.held_payment_streams",
+    "symphony.refused_confirmations",
     "symphony.orphaned_outcomes",
     "symphony.epochs",
     "symphony.archived_ledger_partitions",

@@ -221,7 +221,9 @@ impl<L: Lane> EngineState<L> {
                 self.lane.recorded(&pending.route, &pending.completion, state);
                 self.summary.recorded += 1;
                 if retry_scheduled {
-                    self.meter.retry_scheduled(&pending.route);
+                    if self.lane.has_failed(&pending.completion) {
+                        self.meter.retry_scheduled(&pending.route);
+                    }
                     self.wake.scheduled();
                 }
                 if unblocks_rows {

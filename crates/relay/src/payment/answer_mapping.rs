@@ -1,6 +1,6 @@
 //! Maps a rail's [`Answer`] to the [`Outcome`] that the ledger records, and to a signal for the circuit breaker.
 
-use symphony_db::payment::{OUTCOME_UNKNOWN, Outcome, Reason};
+use symphony_db::payment::{AWAITING_CONFIRMATION, OUTCOME_UNKNOWN, Outcome, Reason};
 
 use super::unknown_outcome::PriorOutcome;
 use crate::lane::RouteSignal;
@@ -8,8 +8,9 @@ use crate::rail::Answer;
 
 /// The outcome to record, and what the answer says about the health of the rail.
 ///
-/// If an earlier attempt may have paid, only an acceptance settles the payment. A rail may refuse or defer a
-/// repeat before it looks at the idempotency key, so any other answer leaves the outcome unknown.
+/// If an earlier attempt may have paid, only an execution settles the payment. A rail may refuse or defer a
+/// repeat before it looks at the idempotency key, so any other answer leaves the outcome unknown. An acceptance leaves it open
+/// in any case, until the rail confirms what became of the key.
 pub(super) fn outcome(answer: Answer, prior: PriorOutcome) -> (Outcome, RouteSignal) {
     let recorded_reason = |reason: Reason| match prior {
         PriorOutcome::NotPaid => reason,
@@ -22,8 +23,13 @@ pub(super) fn outcome(answer: Answer, prior: PriorOutcome) -> (Outcome, RouteSig
         },
     };
     match answer {
-        Answer::Accepted(rail) | Answer::AcceptedBefore(rail) => {
+        Answer::Executed(rail) | Answer::ExecutedBefore(rail) => {
             (Outcome::Dispatched { rail }, RouteSignal::Healthy)
+        }
+        Answer::AwaitingConfirmation(rail) => {
+            let message = Some("the rail has accepted the payment, and its outcome comes later".to_owned());
+            let reason = Reason { code: AWAITING_CONFIRMATION.to_owned(), message };
+            (Outcome::Retryable { reason, rail, delay: None }, RouteSignal::Healthy)
         }
         Answer::Refused { reason, rail } => {
             (Outcome::Failed { reason: recorded_reason(reason), rail }, RouteSignal::Healthy)
@@ -57,12 +63,14 @@ mod tests {
     }
 
     #[test]
-    fn only_an_acceptance_settles_a_payment_that_an_earlier_attempt_may_have_paid() {
+    fn only_an_execution_settles_a_payment_that_an_earlier_attempt_may_have_paid() {
         let rail = RailAnswer::default;
         let unknown = Some(OUTCOME_UNKNOWN.to_owned());
+        let awaiting = (AttemptState::Retryable, Some(AWAITING_CONFIRMATION.to_owned()));
         for (answer, after_not_paid, after_unknown) in [
-            (Answer::Accepted(rail()), (AttemptState::Dispatched, None), (AttemptState::Dispatched, None)),
-            (Answer::AcceptedBefore(rail()), (AttemptState::Dispatched, None), (AttemptState::Dispatched, None)),
+            (Answer::Executed(rail()), (AttemptState::Dispatched, None), (AttemptState::Dispatched, None)),
+            (Answer::ExecutedBefore(rail()), (AttemptState::Dispatched, None), (AttemptState::Dispatched, None)),
+            (Answer::AwaitingConfirmation(rail()), awaiting.clone(), awaiting),
             (
                 Answer::Refused { reason: reason("NO_ACCOUNT"), rail: rail() },
                 (AttemptState::Failed, Some("NO_ACCOUNT".to_owned())),

@@ -3,13 +3,13 @@
 //! If the payment may have been made by another bank than the rail reaches, nothing is sent, not even an inquiry: an
 //! operator has to ask that bank. Otherwise the rail receives an inquiry first, if it supports one. If that does not
 //! settle the payment, the rail's policy in
-//! the database decides, together with whether the rail still remembers the idempotency key. This module never
-//! guesses: an outcome that stays unknown is recorded as unknown, until an operator resolves it.
+//! the database decides, together with whether the rail still remembers the idempotency key. A payment that the rail has
+//! accepted is only inquired about: nothing sends it again. This module never guesses: an outcome that stays unknown is recorded as unknown, until an operator resolves it.
 
 use std::time::Duration;
 
 use symphony_db::payment::worker::{Advice, Claimed};
-use symphony_db::payment::{OUTCOME_UNKNOWN, OnUnknown, Outcome, RailAnswer, Reason};
+use symphony_db::payment::{AWAITING_CONFIRMATION, OUTCOME_UNKNOWN, OnUnknown, Outcome, RailAnswer, Reason};
 
 use tokio::time::timeout;
 
@@ -63,7 +63,7 @@ pub(super) async fn inquire(rail: &dyn Rail, payment: &Payment, advice: Result<A
     } else {
         None
     };
-    decide(&advice, inquiry)
+    if advice.awaiting_confirmation { decide_accepted(inquiry) } else { decide(&advice, inquiry) }
 }
 
 /// What an operator can do about a payment that another bank may have made.
@@ -122,6 +122,30 @@ fn decide(advice: &Advice, inquiry: Option<Inquiry>) -> NextStep {
     }
 }
 
+/// The decision table of a payment that the rail has accepted: no row of it sends. `None` if the rail supports no inquiry: then
+/// only a callback can settle it.
+fn decide_accepted(inquiry: Option<Inquiry>) -> NextStep {
+    let (message, rail, signal) = match inquiry {
+        Some(Inquiry::Executed(rail)) => {
+            return NextStep::Record(Outcome::Dispatched { rail }, RouteSignal::Healthy);
+        }
+        Some(Inquiry::Refused { reason, rail }) => {
+            return NextStep::Record(Outcome::Failed { reason, rail }, RouteSignal::Healthy);
+        }
+        Some(Inquiry::NeverSeen) => {
+            return stop(
+                "the rail accepted the payment and says now that it has never seen it",
+                RailAnswer::default(),
+            );
+        }
+        Some(Inquiry::Pending { message, rail }) => (message, rail, RouteSignal::Healthy),
+        Some(Inquiry::NoAnswer { message, rail }) => (message, rail, RouteSignal::Failing),
+        None => ("the rail has sent no callback yet".to_owned(), RailAnswer::default(), RouteSignal::Neutral),
+    };
+    let reason = Reason { code: AWAITING_CONFIRMATION.to_owned(), message: Some(message) };
+    NextStep::Record(Outcome::Retryable { reason, rail, delay: None }, signal)
+}
+
 /// Ends the retries: the payment moves to the dead-letter queue, and an operator resolves it.
 fn stop(message: &str, rail: RailAnswer) -> NextStep {
     let reason = Reason { code: OUTCOME_UNKNOWN.to_owned(), message: Some(message.to_owned()) };
@@ -167,7 +191,13 @@ mod tests {
     use crate::rail::{Answer, BoxFuture};
 
     fn advice(on_unknown: OnUnknown, key_remembered: bool) -> Advice {
-        Advice { on_unknown, key_remembered, endpoint: "bank#k".into(), other_endpoint: None }
+        Advice {
+            on_unknown,
+            key_remembered,
+            endpoint: "bank#k".into(),
+            other_endpoint: None,
+            awaiting_confirmation: false,
+        }
     }
 
     fn no_answer() -> Option<Inquiry> {
@@ -187,6 +217,9 @@ mod tests {
             NextStep::Record(Outcome::Failed { .. }, _) => "refused",
             NextStep::Record(Outcome::Retryable { reason, .. }, _) if reason.code == OUTCOME_UNKNOWN => {
                 "inquire again"
+            }
+            NextStep::Record(Outcome::Retryable { reason, .. }, _) if reason.code == AWAITING_CONFIRMATION => {
+                "await confirmation"
             }
             NextStep::Record(Outcome::Retryable { .. }, _) => "wrong",
         }
@@ -229,6 +262,24 @@ mod tests {
             assert_eq!(label(&decide(&advice, None)), not_supported, "{advice:?}");
             assert_eq!(label(&decide(&advice, no_answer())), not_settled, "{advice:?}");
             assert_eq!(label(&decide(&advice, pending())), not_settled, "{advice:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_sends_a_payment_that_the_rail_has_accepted() {
+        let refused = Inquiry::Refused {
+            reason: Reason { code: "NO_ACCOUNT".into(), message: None },
+            rail: RailAnswer::default(),
+        };
+        for (inquiry, expected) in [
+            (Some(Inquiry::Executed(RailAnswer::default())), "paid"),
+            (Some(refused), "refused"),
+            (Some(Inquiry::NeverSeen), "stop"),
+            (pending(), "await confirmation"),
+            (no_answer(), "await confirmation"),
+            (None, "await confirmation"),
+        ] {
+            assert_eq!(label(&decide_accepted(inquiry.clone())), expected, "{inquiry:?}");
         }
     }
 

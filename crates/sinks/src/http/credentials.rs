@@ -56,17 +56,7 @@ impl Credentials {
         settings: CredentialSources<'_>,
         reserved: impl Fn(&HeaderName) -> bool,
     ) -> Result<Self, SettingError> {
-        let mut signer = Signer::none();
-        let env = |name: &String| ("secret_env", SecretSource::Env(name.clone()));
-        let file = |path: &String| ("secret_file", SecretSource::File(path.into()));
-        let from_env = settings.secret_env.into_iter().flat_map(OneOrMany::iter).map(env);
-        let from_file = settings.secret_file.into_iter().flat_map(OneOrMany::iter).map(file);
-        for (setting, source) in from_env.chain(from_file) {
-            signer
-                .add(source.read(setting)?.expose())
-                .ok_or_else(|| SettingError::new(setting, signature::SECRET_FORMAT))?;
-        }
-
+        let signer = read_secrets(settings.secret_env, settings.secret_file, ("secret_env", "secret_file"))?;
         let mut headers = HeaderMap::new();
         let bearer = match (settings.bearer_env, settings.bearer_file) {
             (Some(_), Some(_)) => {
@@ -122,6 +112,25 @@ impl Credentials {
             .insert(WEBHOOK_SIGNATURE, HeaderValue::from_str(&self.signer.sign(id, now, body)).map_err(invalid)?);
         Ok(())
     }
+}
+
+/// Reads the secrets that the settings of these names list.
+pub(super) fn read_secrets(
+    env: Option<&OneOrMany>,
+    file: Option<&OneOrMany>,
+    (env_setting, file_setting): (&'static str, &'static str),
+) -> Result<Signer, SettingError> {
+    let mut signer = Signer::none();
+    let from_env = env.into_iter().flat_map(OneOrMany::iter);
+    let from_env = from_env.map(|name| (env_setting, SecretSource::Env(name.clone())));
+    let from_file = file.into_iter().flat_map(OneOrMany::iter);
+    let from_file = from_file.map(|path| (file_setting, SecretSource::File(path.into())));
+    for (setting, source) in from_env.chain(from_file) {
+        signer
+            .add(source.read(setting)?.expose())
+            .ok_or_else(|| SettingError::new(setting, signature::SECRET_FORMAT))?;
+    }
+    Ok(signer)
 }
 
 /// Checks the name of the header for the idempotency key.

@@ -19,7 +19,9 @@ use crate::config::SettingError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ResponseClass {
-    /// The bank has accepted the payment.
+    /// The bank has executed the payment.
+    Executed,
+    /// The bank has the payment and decides later: it is not sent again, and its outcome is inquired about.
     Accepted,
     /// The bank has refused it terminally; nothing was paid.
     Refused,
@@ -31,7 +33,7 @@ pub(super) enum ResponseClass {
     Unknown,
 }
 
-/// What the body must be for a response to end a payment.
+/// What the body must be for a response to end a payment. An acceptance ends none, and often has no body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum AnswerBody {
@@ -44,8 +46,8 @@ pub(super) enum AnswerBody {
 
 /// The defaults of `outcomes`. `docs/sinks/http.md` gives the reasons.
 const DEFAULTS: [(&str, ResponseClass); 9] = [
-    ("200", ResponseClass::Accepted),
-    ("201", ResponseClass::Accepted),
+    ("200", ResponseClass::Executed),
+    ("201", ResponseClass::Executed),
     ("202", ResponseClass::Accepted),
     ("400", ResponseClass::Refused),
     ("422", ResponseClass::Refused),
@@ -68,7 +70,22 @@ pub(super) struct OutcomeTable {
 
 impl OutcomeTable {
     pub(super) fn new(settings: &Settings) -> Result<Self, SettingError> {
-        let table = StatusTable::new("outcomes", &DEFAULTS, &settings.outcomes)?;
+        let mut defaults = DEFAULTS;
+        if !settings.can_be_confirmed() {
+            // An operator has to ask the bank.
+            for (_, class) in defaults.iter_mut().filter(|(_, class)| *class == ResponseClass::Accepted) {
+                *class = ResponseClass::Unknown;
+            }
+        }
+        let table = StatusTable::new("outcomes", &defaults, &settings.outcomes)?;
+        let accepted = settings.outcomes.iter().find(|(_, class)| **class == ResponseClass::Accepted);
+        if let Some((key, _)) = accepted.filter(|_| !settings.can_be_confirmed()) {
+            return Err(SettingError::new(
+                format!("outcomes.{key:?}"),
+                "is \"accepted\", but nothing would ever say what became of the payment: set inquiry_url, or add a \
+                 section callback",
+            ));
+        }
         Ok(Self { table, fields: settings.response_fields()?, body: settings.answer_body })
     }
 
@@ -88,8 +105,9 @@ impl OutcomeTable {
         // A delay of zero would send again without a pause: the rail's backoff decides instead.
         let after = response.retry_after.filter(|after| !after.is_zero());
         match self.classify(response, inquiry_table) {
-            Ok(ResponseClass::Accepted) if response.is_replay => Answer::AcceptedBefore(rail),
-            Ok(ResponseClass::Accepted) => Answer::Accepted(rail),
+            Ok(ResponseClass::Executed) if response.is_replay => Answer::ExecutedBefore(rail),
+            Ok(ResponseClass::Executed) => Answer::Executed(rail),
+            Ok(ResponseClass::Accepted) => Answer::AwaitingConfirmation(rail),
             Ok(ResponseClass::Refused) => Answer::Refused { reason: reason(RAIL_REFUSED), rail },
             Ok(ResponseClass::Retryable) => {
                 Answer::Retryable { reason: reason(RAIL_RETRYABLE), rail, retry_after: after }
@@ -126,18 +144,18 @@ impl OutcomeTable {
         let by_body = by_code.or(by_body_status);
         let by_http_status = || self.table.by_status(response.status);
         let class = by_body.or_else(by_http_status).ok_or("which is not in the rail's table of outcomes")?;
-        let is_terminal = matches!(class, ResponseClass::Accepted | ResponseClass::Refused);
+        let is_terminal = matches!(class, ResponseClass::Executed | ResponseClass::Refused);
         if is_terminal && self.body == AnswerBody::Json && response.body.is_none() {
             return Err("without a JSON object (set answer_body = \"any\" if the bank never sends one)");
         }
         // The HTTP status alone must not overrule the body: some banks refuse with a 200.
-        if let (None, Some(body_status)) = (by_body, &body_status)
-            && is_terminal
-        {
-            let says_paid = inquiry_table.says_paid(body_status) == Some(true);
+        if let (None, Some(body_status)) = (by_body, &body_status) {
+            let says_paid = inquiry_table.says_paid(body_status);
             let agrees = match class {
-                ResponseClass::Accepted => says_paid,
-                _ => !says_paid,
+                ResponseClass::Executed => says_paid == Some(true),
+                ResponseClass::Refused => says_paid != Some(true),
+                ResponseClass::Accepted => says_paid != Some(false),
+                _ => true,
             };
             if !agrees {
                 return Err("with a status in its body that contradicts it or is in no table");
@@ -171,7 +189,8 @@ mod tests {
 
     fn class(answer: &Answer) -> &'static str {
         match answer {
-            Answer::Accepted(_) | Answer::AcceptedBefore(_) => "accepted",
+            Answer::Executed(_) | Answer::ExecutedBefore(_) => "executed",
+            Answer::AwaitingConfirmation(_) => "accepted",
             Answer::Refused { .. } => "refused",
             Answer::Retryable { .. } => "retryable",
             Answer::Unknown { .. } => "unknown",
@@ -182,7 +201,7 @@ mod tests {
     fn by_default_only_these_statuses_have_a_known_outcome() {
         for status in 200..600 {
             let expected = match status {
-                200..=202 => "accepted",
+                200 | 201 => "executed",
                 400 | 422 => "refused",
                 401 | 403 | 429 => "retryable",
                 _ => "unknown",
@@ -198,7 +217,32 @@ mod tests {
     }
 
     #[test]
-    fn an_acceptance_that_repeats_an_earlier_one_says_so() {
+    fn a_202_awaits_confirmation_if_the_rail_can_learn_the_outcome() {
+        let inquiry = "inquiry_url = 'https://x/{idempotency_key}'\nstatus_key = 'state'";
+        for body in
+            [None, Some(json!({})), Some(json!({ "state": "PENDING" })), Some(json!({ "state": "EXECUTED" }))]
+        {
+            assert_eq!(class(&answer(inquiry, 202, None, body.clone())), "accepted", "{body:?}");
+            assert_eq!(class(&answer("", 202, None, body.clone())), "unknown", "{body:?}");
+        }
+        assert_eq!(class(&answer(inquiry, 202, None, Some(json!({ "state": "REFUSED" })))), "unknown");
+        let executed = "outcomes = { '202' = 'executed', '200 RCVD' = 'accepted' }";
+        let both = format!("{inquiry}\n{executed}");
+        assert_eq!(class(&answer(&both, 202, None, Some(json!({})))), "executed");
+        assert_eq!(class(&answer(&both, 200, None, Some(json!({ "code": "RCVD" })))), "accepted");
+    }
+
+    #[test]
+    fn a_rail_that_cannot_learn_the_outcome_of_an_acceptance_is_refused() {
+        let settings: Settings =
+            crate::config::read("url = 'https://x'\noutcomes = { '202 RCVD' = 'accepted' }".parse().unwrap())
+                .unwrap();
+        let error = OutcomeTable::new(&settings).unwrap_err().for_rail("sepa").to_string();
+        assert!(error.starts_with("rail sepa: outcomes.\"202 RCVD\": is \"accepted\", but nothing"), "{error}");
+    }
+
+    #[test]
+    fn an_execution_that_repeats_an_earlier_one_says_so() {
         let settings: Settings = crate::config::read("url = 'https://x'".parse().unwrap()).unwrap();
         let inquiry_table = InquiryTable::new(&settings.inquiry, settings.response_fields().unwrap()).unwrap();
         let table = OutcomeTable::new(&settings).unwrap();
@@ -209,7 +253,7 @@ mod tests {
                 &inquiry_table,
             )
         };
-        assert!(matches!(answer(200), Answer::AcceptedBefore(_)));
+        assert!(matches!(answer(200), Answer::ExecutedBefore(_)));
         assert!(matches!(answer(422), Answer::Refused { .. }));
     }
 
@@ -236,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_payment_ends_only_on_a_json_response() {
-        for status in [200, 201, 202, 400, 422] {
+        for status in [200, 201, 400, 422] {
             assert_eq!(class(&answer("", status, None, None)), "unknown", "{status}");
             assert_ne!(class(&answer("answer_body = 'any'", status, None, None)), "unknown", "{status}");
         }
@@ -246,8 +290,8 @@ mod tests {
     #[test]
     fn a_code_in_the_body_is_more_exact_than_the_status() {
         let table =
-            "outcomes = { '409 DUPLICATE' = 'accepted', '422 TRY_LATER' = 'retryable', '422' = 'unknown' }";
-        assert_eq!(class(&answer(table, 409, None, Some(json!({ "code": "DUPLICATE" })))), "accepted");
+            "outcomes = { '409 DUPLICATE' = 'executed', '422 TRY_LATER' = 'retryable', '422' = 'unknown' }";
+        assert_eq!(class(&answer(table, 409, None, Some(json!({ "code": "DUPLICATE" })))), "executed");
         assert_eq!(class(&answer(table, 409, None, Some(json!({ "code": "OTHER" })))), "unknown");
         assert_eq!(class(&answer(table, 422, None, Some(json!({ "code": "TRY_LATER" })))), "retryable");
         assert_eq!(class(&answer(table, 422, None, Some(json!({ "code": "NEW" })))), "unknown");
@@ -259,7 +303,7 @@ mod tests {
         let class_of = |status: u16, body_status: &str, toml: &str| {
             super::tests::class(&answer(toml, status, None, Some(json!({ "status": body_status }))))
         };
-        assert_eq!(class_of(200, "EXECUTED", ""), "accepted");
+        assert_eq!(class_of(200, "EXECUTED", ""), "executed");
         for body_status in ["REFUSED", "UNKNOWN_KEY", "PENDING", "RJCT", "executed", ""] {
             assert_eq!(class_of(200, body_status, ""), "unknown", "{body_status}");
         }
@@ -270,14 +314,14 @@ mod tests {
         assert_eq!(class(&answer("", 422, None, Some(json!({ "status": 422 })))), "refused");
         // A body status that is in a table counts.
         assert_eq!(
-            class_of(202, "RCVD", "outcomes = { '202 RCVD' = 'accepted', '200 RJCT' = 'refused' }"),
-            "accepted"
+            class_of(202, "RCVD", "outcomes = { '202 RCVD' = 'executed', '200 RJCT' = 'refused' }"),
+            "executed"
         );
         assert_eq!(
-            class_of(200, "RJCT", "outcomes = { '202 RCVD' = 'accepted', '200 RJCT' = 'refused' }"),
+            class_of(200, "RJCT", "outcomes = { '202 RCVD' = 'executed', '200 RJCT' = 'refused' }"),
             "refused"
         );
-        assert_eq!(class_of(200, "ACSC", "inquiry = { '200 ACSC' = 'executed' }"), "accepted");
+        assert_eq!(class_of(200, "ACSC", "inquiry = { '200 ACSC' = 'executed' }"), "executed");
     }
 
     #[test]
@@ -295,7 +339,7 @@ mod tests {
             (RAIL_REFUSED, Some("the bank answered HTTP 422"))
         );
         assert_eq!((rail.reference.as_deref(), rail.code.as_deref()), (Some("7"), Some("AC04")));
-        let Answer::Accepted(rail) = answer("", 201, None, Some(json!({}))) else { panic!("not accepted") };
+        let Answer::Executed(rail) = answer("", 201, None, Some(json!({}))) else { panic!("not executed") };
         assert_eq!((rail.reference, rail.code.as_deref()), (None, Some("HTTP 201")));
     }
 }

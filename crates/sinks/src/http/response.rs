@@ -68,16 +68,7 @@ impl FieldPath {
 impl HttpResponse {
     /// The field at a path: a text, or an integer as text. Other types count as absent.
     pub(super) fn field(&self, path: &FieldPath) -> Option<String> {
-        let body = self.body.as_ref()?;
-        let found = match path {
-            FieldPath::Key(key) => body.get(key),
-            FieldPath::Pointer(pointer) => body.pointer(pointer),
-        };
-        match found? {
-            Value::String(text) => Some(text.clone()),
-            Value::Number(number) if number.is_i64() || number.is_u64() => Some(number.to_string()),
-            _ => None,
-        }
+        field(self.body.as_ref()?, path)
     }
 
     /// What the ledger records of the response.
@@ -92,8 +83,21 @@ impl HttpResponse {
     }
 }
 
+/// The field of a body at a path: a text, or an integer as text. Other types count as absent.
+pub(super) fn field(body: &Value, path: &FieldPath) -> Option<String> {
+    let found = match path {
+        FieldPath::Key(key) => body.get(key),
+        FieldPath::Pointer(pointer) => body.pointer(pointer),
+    };
+    match found? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) if number.is_i64() || number.is_u64() => Some(number.to_string()),
+        _ => None,
+    }
+}
+
 /// A bank's text made safe for the ledger and a terminal: bounded, without control and formatting characters.
-fn printable(text: &str) -> Option<String> {
+pub(super) fn printable(text: &str) -> Option<String> {
     let plain = |c: char| if c == ' ' || c.is_ascii_graphic() || c.is_alphanumeric() { c } else { '\u{fffd}' };
     let text = text.trim();
     if text.is_empty() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::callback;
 use super::client::Limits;
 use super::credentials;
 use super::inquiry::InquiryResult;
@@ -80,6 +81,7 @@ pub(crate) struct Settings {
     pub(super) outcomes: BTreeMap<String, ResponseClass>,
     #[serde(default)]
     pub(super) inquiry: BTreeMap<String, InquiryResult>,
+    pub(super) callback: Option<callback::Settings>,
 }
 
 /// The value of a header of the setting `headers`.
@@ -121,6 +123,11 @@ impl Settings {
         let answer = (1..=MAX_BODY_BYTES).contains(&self.answer_limit_bytes);
         limit("answer_limit_bytes", answer, "must be from 1 to 16777216")?;
         limit("max_bytes", (1..=MAX_BODY_BYTES).contains(&self.max_bytes), "must be from 1 to 16777216")
+    }
+
+    /// Whether the outcome of a payment that the bank has accepted can be learnt.
+    pub(super) fn can_be_confirmed(&self) -> bool {
+        self.inquiry_url.is_some() || self.callback.is_some()
     }
 
     pub(super) fn limits(&self) -> Limits {

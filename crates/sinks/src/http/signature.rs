@@ -1,7 +1,7 @@
-//! Signs requests by the Standard Webhooks scheme, version 1.
+//! Signs requests, and verifies callbacks, by the Standard Webhooks scheme, version 1.
 //!
 //! Each secret signs `id.timestamp.body` with HMAC-SHA256. During a rotation the old and the new secret both sign, and
-//! the receiver may verify either.
+//! the receiver may verify either. So may this one.
 
 use base64::Engine;
 use base64::alphabet::STANDARD as ALPHABET;
@@ -16,6 +16,9 @@ const BASE64_OPTIONAL_PADDING: GeneralPurpose = GeneralPurpose::new(
     &ALPHABET,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
+
+/// The most signatures of a callback that are compared.
+const MAX_SIGNATURES: usize = 16;
 
 /// The error for a secret of another format.
 pub(super) const SECRET_FORMAT: &str =
@@ -45,16 +48,27 @@ impl Signer {
 
     /// The value of `webhook-signature`.
     pub(super) fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
-        let one = |key: &Hmac<Sha256>| {
+        let one = |mac: Hmac<Sha256>| format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()));
+        self.macs(id, timestamp, body).map(one).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Whether one of the signatures, separated by blanks, is by one of the keys. Compares in constant time.
+    pub(super) fn verify(&self, id: &str, timestamp: u64, body: &[u8], signatures: &str) -> bool {
+        let decode = |signature: &str| STANDARD.decode(signature.strip_prefix("v1,")?).ok();
+        let given: Vec<_> = signatures.split(' ').take(MAX_SIGNATURES).filter_map(decode).collect();
+        self.macs(id, timestamp, body).any(|mac| given.iter().any(|given| mac.clone().verify_slice(given).is_ok()))
+    }
+
+    fn macs(&self, id: &str, timestamp: u64, body: &[u8]) -> impl Iterator<Item = Hmac<Sha256>> {
+        self.keys.iter().map(move |key| {
             let mut mac = key.clone();
             mac.update(id.as_bytes());
             mac.update(b".");
             mac.update(timestamp.to_string().as_bytes());
             mac.update(b".");
             mac.update(body);
-            format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
-        };
-        self.keys.iter().map(one).collect::<Vec<_>>().join(" ")
+            mac
+        })
     }
 }
 
@@ -88,6 +102,29 @@ mod tests {
         let both = signer(&format!("{SECRET}\n{other}")).sign("id", 1, b"{}");
         let expected = format!("{} {}", signer(SECRET).sign("id", 1, b"{}"), signer(other).sign("id", 1, b"{}"));
         assert_eq!(both, expected);
+    }
+
+    #[test]
+    fn only_a_signature_by_one_of_the_keys_over_the_same_message_is_accepted() {
+        let other = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+        let (signed, by_other) = (signer(SECRET).sign("id", 7, b"{}"), signer(other).sign("id", 7, b"{}"));
+        let ours = signer(SECRET);
+        assert!(ours.verify("id", 7, b"{}", &signed));
+        assert!(ours.verify("id", 7, b"{}", &format!("v2,x {by_other} {signed}")));
+        assert!(signer(&format!("{other} {SECRET}")).verify("id", 7, b"{}", &signed));
+        for (id, timestamp, body, signatures) in [
+            ("other", 7, b"{}", signed.as_str()),
+            ("id", 8, b"{}", &signed),
+            ("id", 7, b"[]", &signed),
+            ("id", 7, b"{}", &by_other),
+            ("id", 7, b"{}", ""),
+            ("id", 7, b"{}", "v1,"),
+            ("id", 7, b"{}", signed.trim_start_matches("v1,")),
+            ("id", 7, b"{}", &signed[..signed.len() - 4]),
+        ] {
+            assert!(!ours.verify(id, timestamp, body, signatures), "{id} {timestamp} {signatures}");
+        }
+        assert!(!Signer::none().verify("id", 7, b"{}", &signed));
     }
 
     #[test]

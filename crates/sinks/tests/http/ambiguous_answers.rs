@@ -74,7 +74,7 @@ async fn an_ambiguous_response_to_an_inquiry_says_nothing() {
 
 #[tokio::test]
 async fn a_code_and_a_status_that_contradict_each_other_are_an_unknown_outcome() {
-    let table = "outcomes = { '200 OK' = 'accepted', '200 REFUSED' = 'refused', '200 FINE' = 'accepted' }";
+    let table = "outcomes = { '200 OK' = 'executed', '200 REFUSED' = 'refused', '200 FINE' = 'executed' }";
     for body in [r#"{"code": "OK", "status": "REFUSED"}"#, r#"{"code": "REFUSED", "status": "OK"}"#] {
         let (address, _) = respond_with(http(200, "", body)).await;
         assert_unknown(&rail_to(address, table).dispatch(&payment()).await);

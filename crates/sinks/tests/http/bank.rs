@@ -69,7 +69,7 @@ fn payment_with_key(key: &str) -> Payment {
 async fn an_inquiry_finds_an_accepted_payment() {
     let rail = rail_to(bank().await, "");
     assert_eq!(rail.inquire(&payment_with_key("pay-1")).await, Inquiry::NeverSeen);
-    let Answer::Accepted(accepted) = rail.dispatch(&payment_with_key("pay-1")).await else {
+    let Answer::Executed(accepted) = rail.dispatch(&payment_with_key("pay-1")).await else {
         panic!("not accepted")
     };
     assert_eq!((accepted.reference.as_deref(), accepted.code.as_deref()), (Some("R-pay-1"), Some("HTTP 201")));

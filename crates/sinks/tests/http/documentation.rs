@@ -18,6 +18,7 @@ fn the_page_lists_every_setting() {
 fn the_examples_of_the_page_are_valid() {
     let authority = crate::tls::CertificateAuthority::new();
     let root = authority.file("ca.pem").display().to_string();
+    let folder = tempfile::tempdir().unwrap();
     let mut examples = 0;
     for block in PAGE.split("```toml\n").skip(1) {
         let table: toml::Table = block.split("```").next().unwrap().parse().unwrap();
@@ -25,12 +26,17 @@ fn the_examples_of_the_page_are_valid() {
             let mut settings = settings.as_table().unwrap().clone();
             // The example names a file of another machine.
             settings.remove("secret_file");
+            if let Some(callback) = settings.get_mut("callback") {
+                let secret = folder.path().join("secret");
+                std::fs::write(&secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+                callback["secret_file"] = secret.display().to_string().into();
+            }
             settings.insert("root_ca_file".to_owned(), root.clone().into());
             assert!(symphony_sinks::rail(name, settings).unwrap().supports_inquiry());
             examples += 1;
         }
     }
-    assert_eq!(examples, 2);
+    assert_eq!(examples, 3);
 }
 
 #[test]

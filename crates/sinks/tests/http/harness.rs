@@ -118,7 +118,7 @@ pub(crate) fn assert_unknown(answer: &Answer) {
 
 #[track_caller]
 pub(crate) fn assert_accepted(answer: &Answer) {
-    assert!(matches!(answer, Answer::Accepted(_)), "not accepted: {answer:?}");
+    assert!(matches!(answer, Answer::Executed(_)), "not accepted: {answer:?}");
 }
 
 #[track_caller]

@@ -87,7 +87,7 @@ async fn an_unsolicited_response_is_not_used_for_the_next_request() {
     let rail = rail_to(address, "idle_timeout = '10m'");
     for _ in 0..50 {
         match rail.dispatch(&payment()).await {
-            Answer::Accepted(recorded) => assert_eq!(recorded.reference.as_deref(), Some("OWN")),
+            Answer::Executed(recorded) => assert_eq!(recorded.reference.as_deref(), Some("OWN")),
             // The client dropped the connection after the request had begun.
             other => assert_unknown(&other),
         }

@@ -36,7 +36,14 @@ impl BankProcess {
     /// Starts a bank with its ledger in this folder, and waits until it listens.
     pub(super) async fn start(program: &Path, folder: &Path, faults: &str, seed: u64) -> Result<Self, Failure> {
         let ledger = folder.join("bank.jsonl");
-        let arguments = ["bank", "--faults", faults, "--seed", &seed.to_string(), "--ledger"].map(PathBuf::from);
+        // Some payments are accepted first, and executed or refused later.
+        let accepts: &[&str] = match faults {
+            "none" => &[],
+            _ => &["--fault", "accept=0.02", "--fault", "accept_refuse=0.002"],
+        };
+        let seed = seed.to_string();
+        let arguments = [&["bank", "--faults", faults, "--seed", &seed], accepts, &["--ledger"]].concat();
+        let arguments: Vec<_> = arguments.into_iter().map(PathBuf::from).collect();
         let program = Launch::new(program).args(arguments.into_iter().chain([ledger.clone()])).start();
         let program = program.map_err(|error| Failure::because("the bank did not start", error))?;
         let ready = program.wait_for_line(|line| listening(line).is_some(), START_TIMEOUT).await;

@@ -3,8 +3,9 @@
 use std::str::FromStr;
 
 use serde_json::json;
+use symphony_console::sanitize::plain;
 use symphony_db::error::OperateError;
-use symphony_db::payment::reader::SameEndpoint;
+use symphony_db::payment::reader::{RefusedConfirmation, SameEndpoint};
 use symphony_db::payment::{Change, OnEpochChange, OnFailure, OnUnknown, Rail, RailPolicy, operator, reader};
 use tokio_postgres::Client;
 
@@ -131,6 +132,12 @@ enum Action {
         #[command(flatten)]
         format: OutputFormat,
     },
+    /// List the newest confirmations of banks that were refused: they contradict the ledger, or fit no payment
+    #[command(after_help = with_examples("  symphony rail refused-confirmations --json"))]
+    RefusedConfirmations {
+        #[command(flatten)]
+        format: OutputFormat,
+    },
     /// Resume a paused rail
     #[command(after_help = with_examples("  symphony rail resume sepa --actor ana --reason 'the bank is back'"))]
     Resume {
@@ -178,6 +185,9 @@ struct Policy {
     /// Rate limit over all relayers: payments claimed per second, with bursts of one second's worth; none: no limit
     #[arg(long, value_name = "N|none")]
     max_per_second: Option<NumberOrNone>,
+    /// After the rail has accepted a payment: how long until the next inquiry; max attempts bounds how many there are
+    #[arg(long, value_name = "SECONDS")]
+    confirm_every: Option<u32>,
 }
 
 /// A number, or `none` to clear the setting.
@@ -216,6 +226,7 @@ impl From<Policy> for RailPolicy {
             publish_outcomes: given.publish_outcomes,
             on_failure: given.on_failure,
             max_per_second: change(given.max_per_second),
+            confirm_every_seconds: given.confirm_every,
         }
     }
 }
@@ -233,6 +244,11 @@ impl Arguments {
             Action::Endpoints { format } => {
                 let declared = reader::same_endpoints(&client).await?;
                 format.print(&declared, || endpoints_text(&declared))?;
+                return Ok(ExitStatus::Success);
+            }
+            Action::RefusedConfirmations { format } => {
+                let refused = reader::refused_confirmations(&client, MAX_REFUSED).await?;
+                format.print(&refused, || refused_text(&refused))?;
                 return Ok(ExitStatus::Success);
             }
             Action::SameEndpoint { name, endpoint, same_as, revoke, audit_context, format } => {
@@ -281,6 +297,31 @@ impl Arguments {
     }
 }
 
+/// How many refused confirmations are listed.
+const MAX_REFUSED: u16 = 1000;
+
+fn refused_text(refused: &[RefusedConfirmation]) -> String {
+    if refused.is_empty() {
+        return "no confirmation was refused\n".to_owned();
+    }
+    let mut table =
+        Table::new(["at", "rail", "key", "the bank says", "refused as", "outbox", "reference", "message"]);
+    for one in refused {
+        let or_none = |text: Option<&str>| text.map_or_else(|| "-".to_owned(), plain);
+        table.push([
+            one.created_at.strftime("%Y-%m-%d %H:%M:%SZ").to_string(),
+            plain(&one.rail_type),
+            plain(&one.idempotency_key),
+            one.outcome.to_string(),
+            one.kind.to_string(),
+            one.outbox_id.map_or_else(|| "-".to_owned(), |id| id.to_string()),
+            or_none(one.rail_reference.as_deref()),
+            plain(&one.confirmation_id),
+        ]);
+    }
+    table.render()
+}
+
 /// Adds the nearest registered name to the error of an unknown rail.
 async fn or_suggest<T>(client: &Client, name: &str, result: Result<T, OperateError>) -> Result<T, Failure> {
     let error = match result {
@@ -326,6 +367,7 @@ pub(super) fn text(rails: &[Rail]) -> String {
         "on epoch",
         "on failure",
         "outcomes",
+        "confirm every",
         "paused",
         "changed by",
     ];
@@ -343,6 +385,7 @@ pub(super) fn text(rails: &[Rail]) -> String {
             rail.on_epoch_change.to_string(),
             if rail.ordered { rail.on_failure.to_string() } else { "–".to_owned() },
             if rail.publish_outcomes { "published" } else { "ledger only" }.to_owned(),
+            format!("{}s", rail.confirm_every_seconds),
             match (rail.is_registered(), rail.held_since_epoch) {
                 (true, Some(_)) => "held".to_owned(),
                 (true, None) => yes_or_no(rail.paused),

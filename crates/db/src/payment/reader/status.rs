@@ -15,7 +15,8 @@ macro_rules! select_status {
         concat!(
             "select due_unleased_count, leased_count, expired_lease_count, scheduled_count, \
                     oldest_pending_age_seconds::float8, oldest_due_age_seconds::float8, dlq, dlq_unknown, rails, \
-                    more_due, more_scheduled, estimate \
+                    more_due, more_scheduled, estimate, awaiting_confirmation_count, \
+                    oldest_awaiting_confirmation_age_seconds::float8 \
              from ",
             $source
         )
@@ -29,7 +30,7 @@ const PENDING: &str = "\
     select outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, status, \
            attempt_count, next_attempt_at, created_at, claimed_by, claimed_at, lease_expires_at, redrive_of, \
            last_attempt_no, last_state::text, last_completed_at, last_rail_code, last_error_code, \
-           last_error_message, outcome_unknown \
+           last_error_message, outcome_unknown, accepted_at \
     from symphony.outbox_operational_status \
     where outbox_id = $1";
 
@@ -60,6 +61,10 @@ pub struct Status {
     pub more_scheduled: bool,
     /// All pending rows: their number, or PostgreSQL's estimate if a count reached its limit.
     pub estimate: i64,
+    /// Payments that the rail has accepted and whose outcome it has not confirmed yet. The counts above have them too.
+    pub awaiting_confirmation_count: i64,
+    /// How long ago the first of them was accepted.
+    pub oldest_awaiting_confirmation_age_seconds: f64,
 }
 
 /// The totals of one rail.
@@ -93,6 +98,10 @@ pub struct RailStatus {
     pub more_due: bool,
     /// Whether the count of scheduled rows reached its limit: it is a lower bound.
     pub more_scheduled: bool,
+    /// Payments that the rail has accepted and whose outcome it has not confirmed yet. The counts above have them too.
+    pub awaiting_confirmation_count: i64,
+    /// How long ago the first of them was accepted.
+    pub oldest_awaiting_confirmation_age_seconds: f64,
 }
 
 /// A pending outbox, with its latest attempt.
@@ -140,6 +149,8 @@ pub struct Pending {
     pub last_error_message: Option<String>,
     /// Whether the latest attempt has an unknown outcome: it may have been paid.
     pub outcome_unknown: bool,
+    /// When the rail accepted it; none if it does not await confirmation.
+    pub accepted_at: Option<Timestamp>,
 }
 
 /// The current totals, in a time that does not grow with the backlog.
@@ -175,6 +186,8 @@ async fn read(client: &impl GenericClient, query: &str) -> Result<Status, Databa
         more_due: row.try_get("more_due")?,
         more_scheduled: row.try_get("more_scheduled")?,
         estimate: row.try_get("estimate")?,
+        awaiting_confirmation_count: row.try_get("awaiting_confirmation_count")?,
+        oldest_awaiting_confirmation_age_seconds: row.try_get("oldest_awaiting_confirmation_age_seconds")?,
     })
 }
 
@@ -211,5 +224,6 @@ fn from_row(row: &Row) -> Result<Pending, DatabaseError> {
         last_error_code: row.try_get("last_error_code")?,
         last_error_message: row.try_get("last_error_message")?,
         outcome_unknown: row.try_get("outcome_unknown")?,
+        accepted_at: row.try_get("accepted_at")?,
     })
 }

@@ -12,7 +12,7 @@ use crate::payment::{AttemptState, EventKind};
 const TIMELINE: &str = "\
     select outbox_id, instruction_id, participant_id, sequence_id, rail_type, event_no, event, occurred_at, \
            attempt_no, state::text, worker_id, rail_reference, rail_code, error_code, error_message, latency_ms, \
-           related_outbox_id, database_user, endpoint \
+           related_outbox_id, database_user, endpoint, confirmation_id \
     from symphony.payment_outbox_events \
     where outbox_id = $1 \
     order by event_no";
@@ -21,7 +21,7 @@ const TIMELINE: &str = "\
 const INSTRUCTION_TIMELINE: &str = "\
     select outbox_id, instruction_id, participant_id, sequence_id, rail_type, event_no, event, occurred_at, \
            attempt_no, state::text, worker_id, rail_reference, rail_code, error_code, error_message, latency_ms, \
-           related_outbox_id, database_user, endpoint \
+           related_outbox_id, database_user, endpoint, confirmation_id \
     from symphony.payment_outbox_events \
     where instruction_id = $1 \
     order by sequence_id, outbox_id, event_no";
@@ -68,6 +68,8 @@ pub struct TimelineEvent {
     pub database_user: Option<String>,
     /// Where the worker of the attempt sends to: a name and a digest of what identifies the bank there.
     pub endpoint: Option<String>,
+    /// For CONFIRMED, the id of the message by which the rail reported the outcome.
+    pub confirmation_id: Option<String>,
 }
 
 /// The timeline of one outbox, in order; empty if there is no such outbox.
@@ -117,5 +119,6 @@ fn event(row: &Row) -> Result<TimelineEvent, DatabaseError> {
         related_outbox_id: row.try_get("related_outbox_id")?,
         database_user: row.try_get("database_user")?,
         endpoint: row.try_get("endpoint")?,
+        confirmation_id: row.try_get("confirmation_id")?,
     })
 }

@@ -11,7 +11,7 @@ use crate::executor::Executor;
 use crate::payment::{Lease, OnUnknown};
 
 const ADVISE: &str = "\
-    select on_unknown, key_remembered, endpoint, other_endpoint \
+    select on_unknown, key_remembered, endpoint, other_endpoint, awaiting_confirmation \
     from symphony.advise_on_unknown_outcome($1, $2, $3, $4)";
 
 /// The rail's policy, and whether its "key never seen" can be trusted.
@@ -26,6 +26,8 @@ pub struct Advice {
     /// Where an earlier attempt with an unknown outcome went, if that is another bank. Then this worker must neither inquire
     /// nor send: the bank that it reaches does not know what became of the payment.
     pub other_endpoint: Option<String>,
+    /// Whether the rail has accepted the payment: then it is only inquired about, whatever the policy says.
+    pub awaiting_confirmation: bool,
 }
 
 /// Returns the policy for a payment whose last attempt has an unknown outcome, if a dispatch takes at most `sending`.
@@ -55,5 +57,6 @@ pub async fn advise_on_unknown_outcome(
         key_remembered: row.try_get("key_remembered")?,
         endpoint: row.try_get("endpoint")?,
         other_endpoint: row.try_get("other_endpoint")?,
+        awaiting_confirmation: row.try_get("awaiting_confirmation")?,
     })
 }

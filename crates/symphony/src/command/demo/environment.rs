@@ -145,6 +145,7 @@ async fn install(cluster: &Cluster) -> Result<(), Failure> {
         backoff_base_seconds: Some(1),
         backoff_cap_seconds: Some(2),
         on_unknown: Some(OnUnknown::Inquire),
+        confirm_every_seconds: Some(1),
         ..RailPolicy::default()
     };
     let audit_context = || AuditContext { actor: shop::OPERATOR, reason: "the rails of the demo" };

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
 use symphony_db::payment::{
-    EventKind, OperationKind,
+    AWAITING_CONFIRMATION, EventKind, OperationKind,
     reader::{Operation, Pending, TimelineEvent},
 };
 
@@ -83,7 +83,13 @@ fn describe_event(event: &TimelineEvent) -> String {
             let endpoint = event.endpoint.as_deref().map(|at| format!(", to {}", plain(at))).unwrap_or_default();
             format!("CLAIMED by {worker}, {attempt}{endpoint}")
         }
+        EventKind::AttemptCompleted if event.error_code.as_deref() == Some(AWAITING_CONFIRMATION) => {
+            format!("ACCEPTED by the rail, reported by {worker}, {attempt}{}", outcome(event))
+        }
         EventKind::AttemptCompleted => format!("{} by {worker}, {attempt}{}", state(event), outcome(event)),
+        EventKind::Confirmed => {
+            format!("{}: confirmed by the rail, received by {worker}{}", state(event), outcome(event))
+        }
         EventKind::LeaseExpiredRepaired => {
             format!("{}: the lease of {worker} expired, {attempt}{}", state(event), outcome(event))
         }
@@ -105,6 +111,7 @@ fn outcome(event: &TimelineEvent) -> String {
     say("rail reference", event.rail_reference.as_deref());
     say("rail code", event.rail_code.as_deref());
     say("error", event.error_code.as_deref());
+    say("callback", event.confirmation_id.as_deref());
     if let Some(latency) = event.latency_ms {
         say("after", Some(&format!("{latency} ms")));
     }
@@ -129,6 +136,13 @@ fn describe_operation(operation: &Operation) -> String {
 fn describe_pending(pending: &Pending) -> String {
     let lease = pending.lease_expires_at.map(|at| format!(", lease until {}", time(at))).unwrap_or_default();
     let due = if lease.is_empty() { format!(", due at {}", time(pending.next_attempt_at)) } else { lease };
+    if let Some(at) = pending.accepted_at {
+        let at = time(at);
+        return format!(
+            "{}{due}; accepted by the rail at {at}: it is not paid yet, and is not sent again",
+            pending.status
+        );
+    }
     let unknown = if pending.outcome_unknown { "; unknown outcome: it may have been paid" } else { "" };
     format!("{}{due}{unknown}", pending.status)
 }

@@ -20,7 +20,7 @@ impl Rail for NullDestination {
 
     fn dispatch<'a>(&'a self, payment: &'a Payment) -> BoxFuture<'a, Answer> {
         self.0.dispatched(&payment.instruction_id);
-        Box::pin(async { Answer::Accepted(RailAnswer::default()) })
+        Box::pin(async { Answer::Executed(RailAnswer::default()) })
     }
 
     fn timeout(&self) -> Duration {
