@@ -29,6 +29,10 @@ pub(crate) enum Action {
     HandleLate { endpoint: usize, payment: usize, reaction: Reaction },
     /// Or it never does.
     LoseLate { endpoint: usize, payment: usize },
+    /// The bank decides about a payment that it had accepted.
+    Settle { endpoint: usize, payment: usize, executes: bool },
+    /// The bank reports by a callback what it has decided.
+    Confirm { endpoint: usize, payment: usize },
     /// A worker records its result. If the reply is lost, it does so again.
     Complete { worker: usize, reply_lost: bool },
     /// A lease expires.
@@ -61,6 +65,8 @@ pub(crate) enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reaction {
     /// It executes the payment, or answers with the first outcome of the key.
+    Execute,
+    /// It accepts the payment, to decide later, or answers with what it knows of the key.
     Accept,
     /// It refuses, for a known key before it looks at it.
     Refuse,
@@ -110,6 +116,8 @@ impl Action {
             Self::Enqueue { .. }
             | Self::HandleLate { .. }
             | Self::LoseLate { .. }
+            | Self::Settle { .. }
+            | Self::Confirm { .. }
             | Self::Expire { .. }
             | Self::ElapseKeyMemory { .. }
             | Self::Forget { .. }
@@ -159,6 +167,19 @@ impl Action {
             }
             Self::LoseLate { endpoint: at, payment } => {
                 format!("a request for payment {} to {} is lost", payment + 1, endpoint(at))
+            }
+            Self::Settle { endpoint: at, payment, executes } => {
+                let decides = if executes { "executes" } else { "refuses" };
+                format!("{} decides: it {decides} payment {}", endpoint(at), payment + 1)
+            }
+            Self::Confirm { endpoint: at, payment } => {
+                let says = format!("{} reports what became of payment {}", endpoint(at), payment + 1);
+                match after.db.payments[payment].ledger.last() {
+                    Some(last) if before.db.payments != after.db.payments => {
+                        format!("{says}: recorded as {:?}", last.past.ending)
+                    }
+                    _ => format!("{says}: refused"),
+                }
             }
             Self::Complete { worker: index, reply_lost } => {
                 let text = complete(index, before, after);
@@ -230,6 +251,7 @@ fn claim(action: Action, index: usize, payment: usize, before: &State, after: &S
     match after.task(index).map(|task| task.step) {
         Some(Step::Claimed(FirstStep::Send)) => text += ": it may send",
         Some(Step::Claimed(FirstStep::Inquire)) => text += ": the outcome is unknown, so it must inquire",
+        Some(Step::Claimed(FirstStep::Confirm)) => text += ": the bank has accepted it, so it may only inquire",
         Some(Step::Claimed(FirstStep::Stop)) => text += ": the outcome is unknown at another endpoint",
         Some(Step::MaySend(_) | Step::Sending(_) | Step::Reporting(_) | Step::Repairing) | None => {
             text += ": it is told of no lease";
@@ -273,11 +295,12 @@ fn handled(at: usize, payment: usize, reaction: Reaction, before: &State, after:
     }
     let answer = crate::transition::answer(old.memory, reaction);
     match (reaction, answer) {
-        (Reaction::Accept, Answer::Accepted) => {
+        (_, Answer::Executed) => {
             format!("{bank} has executed payment {payment} before, and says so")
         }
+        (_, Answer::Accepted) => format!("{bank} has accepted payment {payment}, and says so"),
         (_, Answer::Refused) => format!("{bank} refuses payment {payment}"),
-        (_, Answer::Accepted | Answer::Busy | Answer::Lost) => {
+        (_, Answer::Busy | Answer::Lost) => {
             format!("{bank} does nothing with payment {payment} for now")
         }
     }

@@ -155,14 +155,14 @@ impl Protocol {
                 }
                 match first {
                     FirstStep::Send if on_time => actions.push(Action::Send { worker }),
-                    FirstStep::Inquire if held => {
+                    FirstStep::Inquire | FirstStep::Confirm if held => {
                         actions.push(Action::Inquire { worker, answered: false });
                         if self.scenario.inquiries {
                             actions.push(Action::Inquire { worker, answered: true });
                         }
                     }
                     FirstStep::Stop => actions.push(Action::Stop { worker }),
-                    FirstStep::Send | FirstStep::Inquire => {}
+                    FirstStep::Send | FirstStep::Inquire | FirstStep::Confirm => {}
                 }
             }
             Step::MaySend(_) if on_time => actions.push(Action::Send { worker }),
@@ -197,11 +197,16 @@ impl Protocol {
     fn reactions(&self, payment: usize) -> impl Iterator<Item = Reaction> {
         let poison = self.scenario.poison;
         let executes = !poison || payment > 0;
+        let accepts = self.scenario.bank_accepts;
         let refuses = self.scenario.bank_refuses && !poison;
         let defers = !poison || payment == 0;
-        [(Reaction::Accept, executes), (Reaction::Refuse, refuses), (Reaction::Defer, defers)]
-            .into_iter()
-            .filter_map(|(reaction, possible)| possible.then_some(reaction))
+        let possible = [
+            (Reaction::Execute, executes && !accepts),
+            (Reaction::Accept, accepts),
+            (Reaction::Refuse, refuses),
+            (Reaction::Defer, defers),
+        ];
+        possible.into_iter().filter_map(|(reaction, possible)| possible.then_some(reaction))
     }
 
     fn payment_actions(&self, state: &State, payment: usize, actions: &mut Vec<Action>) {
@@ -224,6 +229,16 @@ impl Protocol {
                     actions.push(Action::HandleLate { endpoint, payment, reaction });
                 }
                 actions.push(Action::LoseLate { endpoint, payment });
+            }
+            if key.memory == Memory::Accepted {
+                for executes in [true, false] {
+                    actions.push(Action::Settle { endpoint, payment, executes });
+                }
+            }
+            let is_decided = matches!(key.memory, Memory::Executed | Memory::Refused);
+            let is_pending = state.db.payments[payment].pending.is_some();
+            if self.scenario.bank_accepts && is_decided && is_pending && self.commits(state) {
+                actions.push(Action::Confirm { endpoint, payment });
             }
             if key.memory != Memory::Nothing && state.memory_elapsed[payment] && is_quiet(state, payment) {
                 actions.push(Action::Forget { endpoint, payment });
@@ -266,7 +281,8 @@ fn urgency(state: &State, action: Action) -> Option<u8> {
         | Action::Send { .. }
         | Action::Stop { .. }
         | Action::Inquire { answered: true, .. }
-        | Action::Handle { reaction: Reaction::Accept, answer_arrives: true, .. } => Some(0),
+        | Action::Settle { executes: true, .. }
+        | Action::Handle { reaction: Reaction::Execute | Reaction::Accept, answer_arrives: true, .. } => Some(0),
         // Without inquiries, or without a lease.
         Action::Inquire { .. } => Some(1),
         Action::Handle { answer_arrives: true, .. } => Some(1),
@@ -282,6 +298,8 @@ fn urgency(state: &State, action: Action) -> Option<u8> {
         | Action::GiveUp { .. }
         | Action::HandleLate { .. }
         | Action::LoseLate { .. }
+        | Action::Settle { .. }
+        | Action::Confirm { .. }
         | Action::Complete { .. }
         | Action::Crash { .. }
         | Action::FindExpired { .. }

@@ -5,7 +5,7 @@ use symphony_testkit::protocol::rules::Ending;
 
 use crate::model::Protocol;
 use crate::scenario::Replication;
-use crate::state::{PAYMENTS, State};
+use crate::state::{PAYMENTS, State, Step};
 
 pub(crate) const EXECUTED_ONCE: &str = "no endpoint executes a payment twice";
 pub(crate) const EXECUTED_AT_ONE_ENDPOINT: &str = "no payment is executed at two endpoints";
@@ -18,6 +18,7 @@ pub(crate) const DISPATCHED_IS_TRUE: &str = "what is DISPATCHED was executed";
 pub(crate) const NOT_PAID_IS_TRUE: &str = "what failed with a known outcome was not executed";
 pub(crate) const EVERY_ROW_ENDS: &str = "from every state, every payment can end without a further fault";
 pub(crate) const LEASE_NEVER_LOST: &str = "with a synchronous standby no worker has a lease that history lost";
+pub(crate) const ACCEPTED_NOT_SENT: &str = "a payment that the bank has accepted is not sent again";
 pub(crate) const PROBE_NOT_WASTED: &str = "a probe never takes a failed payment while another is due";
 
 /// The properties of a scenario, with the examples that show that the search reaches what it is about.
@@ -82,6 +83,23 @@ pub(crate) fn all(model: &Protocol) -> Vec<Property<Protocol>> {
     }
     if scenario.poison {
         properties.push(Property::always(PROBE_NOT_WASTED, |_, state: &State| !state.witness.probe_wasted));
+    }
+    if scenario.bank_accepts {
+        properties.push(Property::always(ACCEPTED_NOT_SENT, |_, state: &State| {
+            state.workers.iter().filter_map(|worker| worker.task.as_ref()).all(|task| {
+                let ledger = &state.db.payments[task.payment].ledger;
+                // A worker whose lease is over may have begun before the acceptance was recorded.
+                let current = state.db.lease(task.payment).is_some_and(|lease| lease.token == task.lease);
+                let accepted = ledger.iter().any(|attempt| attempt.past.ending == Ending::Accepted);
+                !(current && accepted && matches!(task.step, Step::Sending(_)))
+            })
+        }));
+        properties.push(Property::sometimes(
+            "a callback settles a payment that no worker holds",
+            |_, state: &State| {
+                state.db.payments.iter().flat_map(|payment| &payment.ledger).any(|attempt| attempt.lease == 0)
+            },
+        ));
     }
     if scenario.bank_forgets {
         properties.push(Property::sometimes(

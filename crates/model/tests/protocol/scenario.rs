@@ -25,6 +25,8 @@ pub(crate) struct Scenario {
     pub(crate) bank_forgets: bool,
     /// Whether the bank may refuse a payment.
     pub(crate) bank_refuses: bool,
+    /// Whether the bank accepts payments, to decide and to report later, instead of executing them at once.
+    pub(crate) bank_accepts: bool,
     /// Whether a request may reach the bank after its worker has given it up.
     pub(crate) late_requests: bool,
     /// Whether workers crash.
@@ -61,6 +63,7 @@ pub(crate) fn remembering() -> Scenario {
         inquiries: true,
         bank_forgets: false,
         bank_refuses: true,
+        bank_accepts: false,
         late_requests: true,
         crashes: true,
         lost_replies: false,
@@ -139,6 +142,31 @@ pub(crate) fn synchronous() -> Scenario {
     Scenario { name: "synchronous failover", failover: Some(Replication::Synchronous), ..failover() }
 }
 
+/// A bank that accepts payments and decides later, and forgets; the rail resends where it may.
+pub(crate) fn accepting() -> Scenario {
+    Scenario {
+        name: "accepting bank",
+        bank_accepts: true,
+        bank_refuses: false,
+        bank_forgets: true,
+        late_requests: is_long(),
+        releases: 0,
+        on_unknown: OnUnknown::Resend,
+        ..remembering()
+    }
+}
+
+/// The same, while the rail moves to another endpoint.
+pub(crate) fn accepting_and_moved_endpoint() -> Scenario {
+    Scenario {
+        name: "accepting bank, moved endpoint",
+        endpoint_moves: true,
+        bank_forgets: false,
+        on_unknown: OnUnknown::Inquire,
+        ..accepting()
+    }
+}
+
 /// A payment that fails for ever beside a healthy one.
 pub(crate) fn breaker() -> Scenario {
     Scenario {
@@ -178,5 +206,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         failover(),
         synchronous(),
         breaker(),
+        accepting(),
+        accepting_and_moved_endpoint(),
     ]
 }

@@ -116,7 +116,7 @@ pub(crate) struct Lease {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Attempt {
     pub(crate) past: PastAttempt<usize>,
-    /// The lease that it ended, and the lease under which the worker had its result.
+    /// The lease that it ended, and the lease under which the worker had its result. 0 for a confirmation without a lease.
     pub(crate) lease: u8,
     pub(crate) reported_under: u8,
     /// Whether that lease had expired.
@@ -187,6 +187,8 @@ pub(crate) struct Key {
 pub(crate) enum Memory {
     #[default]
     Nothing,
+    /// Accepted, and not decided yet.
+    Accepted,
     Executed,
     Refused,
 }

@@ -14,6 +14,8 @@ use crate::variant::Variant;
 pub(crate) fn inquiry(memory: Memory) -> Inquiry {
     match memory {
         Memory::Nothing => Inquiry::NeverSeen,
+        // It answers "pending".
+        Memory::Accepted => Inquiry::NoAnswer,
         Memory::Executed => Inquiry::Executed,
         Memory::Refused => Inquiry::Refused,
     }
@@ -23,8 +25,13 @@ pub(crate) fn inquiry(memory: Memory) -> Inquiry {
 pub(crate) fn answer(memory: Memory, reaction: Reaction) -> Answer {
     match (memory, reaction) {
         (_, Reaction::Defer) => Answer::Busy,
-        (Memory::Nothing | Memory::Executed, Reaction::Accept) => Answer::Accepted,
-        (_, Reaction::Refuse) | (Memory::Refused, Reaction::Accept) => Answer::Refused,
+        (Memory::Nothing, Reaction::Execute) | (Memory::Executed, Reaction::Execute | Reaction::Accept) => {
+            Answer::Executed
+        }
+        (Memory::Accepted, Reaction::Execute | Reaction::Accept) | (Memory::Nothing, Reaction::Accept) => {
+            Answer::Accepted
+        }
+        (_, Reaction::Refuse) | (Memory::Refused, Reaction::Execute | Reaction::Accept) => Answer::Refused,
     }
 }
 
@@ -74,6 +81,12 @@ impl Protocol {
                 self.handle(state, endpoint, payment, reaction, true);
             }
             Action::LoseLate { endpoint, payment } => state.endpoints[endpoint].keys[payment].unattended -= 1,
+            Action::Settle { endpoint, payment, executes } => {
+                let key = &mut state.endpoints[endpoint].keys[payment];
+                key.memory = if executes { Memory::Executed } else { Memory::Refused };
+                key.executed += u8::from(executes);
+            }
+            Action::Confirm { endpoint, payment } => self.confirm(state, endpoint, payment),
             Action::Complete { worker, reply_lost } => {
                 let task = state.task(worker).cloned();
                 self.complete(state, worker);
@@ -164,6 +177,7 @@ impl Protocol {
         }
         match history.first_step(&endpoint) {
             FirstStep::Inquire if self.is(Variant::ResendOnUnknown) => FirstStep::Send,
+            FirstStep::Confirm if self.is(Variant::AcceptanceIsUnknown) => FirstStep::Inquire,
             FirstStep::Stop if self.is(Variant::EndpointIgnored) => FirstStep::Inquire,
             step => step,
         }
@@ -190,6 +204,9 @@ impl Protocol {
             (false, false) => Inquiry::NotSupported,
         };
         let policy: OnUnknown = self.scenario.on_unknown;
+        if state.task(worker).is_some_and(|task| task.step == Step::Claimed(FirstStep::Confirm)) {
+            return set_step(state, worker, |_| Step::Reporting(rules::after_confirmation_inquiry(answer)));
+        }
         set_step(state, worker, |_| match rules::after_inquiry(answer, remembered, policy) {
             AfterInquiry::Send(Prior::Unknown) if self.is(Variant::RefusalOfRepeatTrusted) => {
                 Step::MaySend(Prior::NotPaid)
@@ -212,6 +229,10 @@ impl Protocol {
         let answer = answer(key.memory, reaction);
         match (key.memory, answer) {
             (Memory::Nothing, Answer::Accepted) => {
+                key.memory = Memory::Accepted;
+                state.witness.executed_late[payment] |= late;
+            }
+            (Memory::Nothing, Answer::Executed) => {
                 key.memory = Memory::Executed;
                 key.executed += 1;
                 state.witness.executed_late[payment] |= late;
@@ -242,6 +263,29 @@ impl Protocol {
             && let Some(lease) = state.db.lease(task.payment).cloned()
         {
             self.record(state, task.payment, &lease, ending, task.lease);
+        }
+    }
+
+    /// A callback: it settles a payment that may be at this bank, and ends its lease.
+    fn confirm(&self, state: &mut State, endpoint: usize, payment: usize) {
+        let ending = match state.endpoints[endpoint].keys[payment].memory {
+            Memory::Executed => Ending::Dispatched,
+            Memory::Refused => Ending::NotPaid,
+            Memory::Nothing | Memory::Accepted => return,
+        };
+        let Some(pending) = state.db.payments[payment].pending.clone() else { return };
+        let attempts: Vec<_> = state.db.payments[payment].ledger.iter().map(|attempt| attempt.past).collect();
+        let history = History { enqueued_in: pending.epoch, epoch: state.db.epoch, attempts: &attempts };
+        let leased_to = pending.lease.as_ref().map(|lease| lease.endpoint);
+        let settles = history.may_be_confirmed(leased_to.as_ref(), &endpoint);
+        if settles {
+            let without = Lease { token: 0, epoch: state.db.epoch, endpoint };
+            let lease = pending.lease.unwrap_or(without);
+            self.record(state, payment, &lease, ending, lease.token);
+            // It is the bank's word, and needs no live lease.
+            if let Some(last) = state.db.payments[payment].ledger.last_mut() {
+                last.expired = false;
+            }
         }
     }
 
@@ -276,7 +320,10 @@ impl Protocol {
     /// Ends a lease: appends its ledger row, and requeues or deletes the pending row.
     fn record(&self, state: &mut State, payment: usize, lease: &Lease, reported: Ending, reported_under: u8) {
         let attempt_no = next_attempt_no(&state.db, payment);
-        let ending = rules::recorded(reported, attempt_no, self.scenario.max_attempts);
+        let past = &state.db.payments[payment].ledger;
+        let accepted_before = past.iter().any(|attempt| attempt.past.ending == Ending::Accepted);
+        let kept = rules::kept(reported, accepted_before);
+        let ending = rules::recorded(kept, attempt_no, self.scenario.max_attempts);
         let epoch = if self.is(Variant::EpochOfRecord) { state.db.epoch } else { lease.epoch };
         let expired = state.expired.contains(lease.token);
         let row = &mut state.db.payments[payment];

@@ -24,6 +24,7 @@ pub(crate) enum Variant {
     OrderIgnored,
     ExpiredLeaseKept,
     ProbeWithFailedRow,
+    AcceptanceIsUnknown,
 }
 
 /// A variant, where the checker finds it, and what it breaks there. Its counterexample is in a file of its name.
@@ -167,6 +168,13 @@ pub(crate) fn all() -> Vec<Broken> {
             "a half-open breaker probes with any due row",
             scenario::breaker(),
             property::PROBE_NOT_WASTED,
+        ),
+        broken(
+            V::AcceptanceIsUnknown,
+            "acceptance-is-unknown",
+            "an accepted payment is sent again, as one of unknown outcome",
+            scenario::accepting(),
+            property::ACCEPTED_NOT_SENT,
         ),
     ]
 }

@@ -10,7 +10,7 @@ use symphony_db::payment::OnUnknown;
 
 use super::replay::Step;
 use super::rules::{self, AfterInquiry, Answer, Ending, FirstStep, Inquiry, Prior};
-use super::trace::{Attempt, Handled, Kind, Policy, Request};
+use super::trace::{Attempt, Confirmation, Handled, Kind, Policy, Request};
 
 /// An attempt, and what its worker knew when it began.
 pub(super) struct Past<'a> {
@@ -89,12 +89,19 @@ impl Search<'_, '_> {
     fn from(&mut self, place: usize, progress: &mut Vec<Progress>) -> bool {
         self.furthest = self.furthest.max(place);
         let Some(request) = self.requests.get(place) else {
-            let wrong = (0..self.pasts.len()).find(|index| !ends(&self.pasts[*index], progress[*index]));
+            let wrong = (0..self.pasts.len()).find(|index| {
+                let past = &self.pasts[*index];
+                !ends(past, progress[*index]) && !is_confirmed(past.attempt, self.requests)
+            });
             self.unexplained = self.unexplained.max(wrong);
             return wrong.is_none();
         };
         if !self.seen.insert((place, progress.clone())) {
             return false;
+        }
+        // No attempt sends it.
+        if request.kind == Kind::Settlement {
+            return self.from(place + 1, progress);
         }
         // The latest attempt first: a late request is the exception.
         for index in (0..self.pasts.len()).rev() {
@@ -113,13 +120,18 @@ impl Search<'_, '_> {
 fn send(past: &Past<'_>, progress: Progress, request: &Request) -> Option<Progress> {
     let attempt = past.attempt;
     // An ending that rests on an answer is recorded after it.
-    let on_time = attempt.ending.is_unknown() || request.at <= attempt.completed_at;
-    if request.at < attempt.claimed_at || !on_time {
+    // A callback does not wait for the worker whose lease it ends.
+    let on_time = attempt.ending.is_unknown()
+        || attempt.confirmation == Confirmation::OfLease
+        || request.at <= attempt.completed_at;
+    if request.at < attempt.claimed_at || !on_time || attempt.confirmation == Confirmation::WithoutLease {
         return None;
     }
     let may = |first| past.first.contains(&first);
     match (request.kind, progress) {
-        (Kind::Inquiry, Progress::Nothing) if may(FirstStep::Inquire) => Some(Progress::Inquired(request.outcome)),
+        (Kind::Inquiry, Progress::Nothing) if may(FirstStep::Inquire) || may(FirstStep::Confirm) => {
+            Some(Progress::Inquired(request.outcome))
+        }
         (Kind::Payment, Progress::Nothing) if may(FirstStep::Send) => {
             Some(Progress::Paid(Prior::NotPaid, request.outcome))
         }
@@ -134,16 +146,32 @@ fn send(past: &Past<'_>, progress: Progress, request: &Request) -> Option<Progre
     }
 }
 
-/// What may follow the inquiry, by each policy that the rail had.
-fn after_inquiry(past: &Past<'_>, progress: Progress) -> Vec<AfterInquiry> {
-    let answers: &[Inquiry] = match progress {
+/// Whether a callback has ended it as the bank had decided before.
+fn is_confirmed(attempt: &Attempt, requests: &[&Request]) -> bool {
+    let decided =
+        |outcome| requests.iter().any(|request| request.outcome == outcome && request.at <= attempt.completed_at);
+    attempt.confirmation != Confirmation::None
+        && match attempt.ending {
+            Ending::Dispatched => decided(Handled::Executed),
+            Ending::NotPaid => decided(Handled::Refused),
+            _ => false,
+        }
+}
+
+/// What the bank may have answered to the inquiry.
+fn answers(progress: Progress) -> &'static [Inquiry] {
+    match progress {
         Progress::Inquired(Handled::Found) => &[Inquiry::Executed, Inquiry::Refused, Inquiry::NoAnswer],
         Progress::Inquired(Handled::UnknownKey) => &[Inquiry::NeverSeen, Inquiry::NoAnswer],
         Progress::Inquired(_) => &[Inquiry::NoAnswer],
         Progress::Nothing | Progress::Paid(..) => &[Inquiry::NotSupported, Inquiry::NoAnswer],
-    };
+    }
+}
+
+/// What may follow the inquiry, by each policy that the rail had.
+fn after_inquiry(past: &Past<'_>, progress: Progress) -> Vec<AfterInquiry> {
     let mut found = Vec::new();
-    for answer in answers {
+    for answer in answers(progress) {
         for policy in past.policies {
             for remembered in if policy.forgets { &[true, false][..] } else { &[true][..] } {
                 found.push(rules::after_inquiry(*answer, *remembered, policy.on_unknown));
@@ -160,8 +188,12 @@ fn after_inquiry(past: &Past<'_>, progress: Progress) -> Vec<AfterInquiry> {
 fn ends(past: &Past<'_>, progress: Progress) -> bool {
     let Attempt { ending, number, .. } = *past.attempt;
     let lowest = past.policies.iter().map(|policy| policy.max_attempts).min().unwrap_or(i32::MAX);
+    let accepted_before = past.first.contains(&FirstStep::Confirm);
     // By each ceiling that the rail had.
-    let may_be = |reported: Ending| ending == reported || ending == rules::recorded(reported, number, lowest);
+    let may_be = |reported: Ending| {
+        let kept = rules::kept(reported, accepted_before);
+        ending == kept || ending == rules::recorded(kept, number, lowest)
+    };
     // Its worker may have died, or have been cancelled, at any moment.
     if may_be(Ending::LeaseExpired) || may_be(Ending::Unknown) {
         return true;
@@ -173,6 +205,9 @@ fn ends(past: &Past<'_>, progress: Progress) -> bool {
         }
         // What cannot be sent after an unknown outcome is not known to be unpaid.
         Progress::Nothing => may_be(Ending::Stopped),
+        Progress::Inquired(_) if accepted_before => {
+            answers(progress).iter().any(|answer| may_be(rules::after_confirmation_inquiry(*answer)))
+        }
         Progress::Inquired(_) => after_inquiry(past, progress).into_iter().any(|next| match next {
             AfterInquiry::Record(reported) => may_be(reported),
             AfterInquiry::Send(Prior::NotPaid) => may_be(Ending::Deferred) || may_be(Ending::NotPaid),
@@ -180,8 +215,9 @@ fn ends(past: &Past<'_>, progress: Progress) -> bool {
         }),
         Progress::Paid(prior, handled) => {
             let answers: &[Answer] = match handled {
-                Handled::Executed => &[Answer::Accepted, Answer::Lost],
-                Handled::Replayed => &[Answer::Accepted, Answer::Refused, Answer::Lost],
+                Handled::Executed => &[Answer::Executed, Answer::Lost],
+                Handled::Accepted => &[Answer::Accepted, Answer::Lost],
+                Handled::Replayed => &[Answer::Executed, Answer::Accepted, Answer::Refused, Answer::Lost],
                 Handled::Refused | Handled::KeyReused => &[Answer::Refused, Answer::Busy, Answer::Lost],
                 Handled::Nothing | Handled::Found | Handled::UnknownKey => {
                     &[Answer::Busy, Answer::Refused, Answer::Lost]

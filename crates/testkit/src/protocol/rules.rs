@@ -1,7 +1,7 @@
 //! The rules of the payment protocol, one function each, without I/O and clocks.
 //!
-//! They restate what `claim_outbox_batch`, `complete_outbox_batch`, `record_attempts`, `end_expired_leases` and
-//! `advise_on_unknown_outcome` do in SQL, and what `unknown_outcome.rs` and `answer_mapping.rs` decide in the relayer. They do not
+//! They restate what `claim_outbox_batch`, `complete_outbox_batch`, `record_attempts`, `end_expired_leases`,
+//! `advise_on_unknown_outcome` and `confirm_payment_outbox` do in SQL, and what `unknown_outcome.rs` and `answer_mapping.rs` decide in the relayer. They do not
 //! call them: a check that calls what it checks finds nothing.
 
 use symphony_db::payment::{AttemptState, OnUnknown};
@@ -19,6 +19,8 @@ pub enum Ending {
     Deferred,
     /// RETRYABLE with an unknown outcome: the next attempt begins with an inquiry.
     Unknown,
+    /// RETRYABLE with AWAITING_CONFIRMATION: the rail has accepted the payment, and its outcome comes later.
+    Accepted,
     /// ZOMBIE_REQUEUE: the lease expired. Its worker may have paid.
     LeaseExpired,
 }
@@ -43,7 +45,7 @@ impl Ending {
 
     /// Whether the bank may have executed the payment.
     pub fn is_unknown(self) -> bool {
-        matches!(self, Self::Stopped | Self::Unknown | Self::LeaseExpired)
+        matches!(self, Self::Stopped | Self::Unknown | Self::Accepted | Self::LeaseExpired)
     }
 }
 
@@ -52,11 +54,19 @@ pub fn next_attempt_no(last: Option<i32>) -> i32 {
     last.unwrap_or(0) + 1
 }
 
+/// What a retryable result is, of a payment that the rail has accepted before: it stays accepted, whatever the worker reports.
+pub fn kept(reported: Ending, accepted_before: bool) -> Ending {
+    match reported {
+        Ending::Deferred | Ending::Unknown if accepted_before => Ending::Accepted,
+        _ => reported,
+    }
+}
+
 /// What the ledger records: at `max_attempts` nothing is retried, and what is unknown stays unknown.
 pub fn recorded(reported: Ending, attempt_no: i32, max_attempts: i32) -> Ending {
     match reported {
         Ending::Deferred if attempt_no >= max_attempts => Ending::NotPaid,
-        Ending::Unknown | Ending::LeaseExpired if attempt_no >= max_attempts => Ending::Stopped,
+        Ending::Unknown | Ending::Accepted | Ending::LeaseExpired if attempt_no >= max_attempts => Ending::Stopped,
         _ => reported,
     }
 }
@@ -136,7 +146,28 @@ impl<Endpoint: PartialEq> History<'_, Endpoint> {
         let elsewhere = |attempt: &PastAttempt<Endpoint>| {
             (attempt.ending.is_unknown() || attempt.epoch < self.epoch) && attempt.endpoint != *endpoint
         };
-        if self.attempts.iter().any(elsewhere) { FirstStep::Stop } else { FirstStep::Inquire }
+        if self.attempts.iter().any(elsewhere) {
+            FirstStep::Stop
+        } else if self.was_accepted() {
+            FirstStep::Confirm
+        } else {
+            FirstStep::Inquire
+        }
+    }
+
+    /// Whether the rail has accepted the payment.
+    pub fn was_accepted(&self) -> bool {
+        self.attempts.iter().any(|attempt| attempt.ending == Ending::Accepted)
+    }
+
+    /// Whether a confirmation of the bank at this endpoint may settle the row: it may have been sent, and to no other endpoint.
+    /// `leased_to` is the endpoint of its lease.
+    pub fn may_be_confirmed(&self, leased_to: Option<&Endpoint>, endpoint: &Endpoint) -> bool {
+        let may_have_been_sent = leased_to.is_some() || !self.attempts.is_empty() || self.enqueued_in < self.epoch;
+        let elsewhere = |attempt: &PastAttempt<Endpoint>| {
+            (attempt.ending.is_unknown() || attempt.epoch < self.epoch) && attempt.endpoint != *endpoint
+        };
+        may_have_been_sent && leased_to.is_none_or(|at| at == endpoint) && !self.attempts.iter().any(elsewhere)
     }
 }
 
@@ -147,6 +178,8 @@ pub enum FirstStep {
     Send,
     /// Ask the bank what became of the key.
     Inquire,
+    /// The same, and never send: the bank has accepted the payment.
+    Confirm,
     /// Send nothing: an operator decides.
     Stop,
 }
@@ -171,7 +204,7 @@ pub enum Inquiry {
 pub enum Prior {
     /// None of them paid.
     NotPaid,
-    /// One of them may have paid: only an acceptance settles it.
+    /// One of them may have paid: only an execution settles it.
     Unknown,
 }
 
@@ -201,10 +234,23 @@ pub fn after_inquiry(answer: Inquiry, key_remembered: bool, policy: OnUnknown) -
     }
 }
 
+/// The decision table of a payment that the bank has accepted: no row of it sends.
+pub fn after_confirmation_inquiry(answer: Inquiry) -> Ending {
+    match answer {
+        Inquiry::Executed => Ending::Dispatched,
+        Inquiry::Refused => Ending::NotPaid,
+        // It contradicts the acceptance.
+        Inquiry::NeverSeen => Ending::Stopped,
+        Inquiry::NoAnswer | Inquiry::NotSupported => Ending::Accepted,
+    }
+}
+
 /// The bank's answer to a payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Answer {
     /// It has executed the payment, now or before.
+    Executed,
+    /// It has the payment, and decides later.
     Accepted,
     /// It refuses the payment.
     Refused,
@@ -217,10 +263,11 @@ pub enum Answer {
 /// What a worker reports after an answer.
 ///
 /// A bank may refuse or defer a repeat before it looks at the key. So if an earlier attempt may have paid, only an
-/// acceptance settles the payment.
+/// execution settles the payment.
 pub fn after_answer(answer: Answer, prior: Prior) -> Ending {
     match (answer, prior) {
-        (Answer::Accepted, _) => Ending::Dispatched,
+        (Answer::Executed, _) => Ending::Dispatched,
+        (Answer::Accepted, _) => Ending::Accepted,
         (Answer::Refused, Prior::NotPaid) => Ending::NotPaid,
         (Answer::Refused, Prior::Unknown) => Ending::Stopped,
         (Answer::Busy, Prior::NotPaid) => Ending::Deferred,

@@ -5,7 +5,7 @@ use symphony_db::payment::OnUnknown;
 
 use super::replay::{Deviation, Replayed, replay};
 use super::rules::{Ending, FirstStep, History, PastAttempt};
-use super::trace::{Attempt, Handled, Kind, Outbox, Policy, Request, Trace};
+use super::trace::{Attempt, Confirmation, Handled, Kind, Outbox, Policy, Request, Trace};
 
 /// So many seconds after the run began.
 fn second(seconds: i64) -> Timestamp {
@@ -14,7 +14,15 @@ fn second(seconds: i64) -> Timestamp {
 
 fn attempt(number: i32, ending: Ending, from: i64, to: i64) -> Attempt {
     let worker = format!("relayer-{number}");
-    Attempt { number, ending, claimed_at: second(from), completed_at: second(to), worker, epoch: 1 }
+    Attempt {
+        number,
+        ending,
+        claimed_at: second(from),
+        completed_at: second(to),
+        worker,
+        epoch: 1,
+        confirmation: Confirmation::None,
+    }
 }
 
 /// The payment with this number of one participant on an ordered rail.

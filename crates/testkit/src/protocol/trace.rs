@@ -14,13 +14,15 @@ use crate::reconciliation::Error;
 // One row per attempt; a pending row has no attempt number.
 const ATTEMPTS: &str = "
     select p.outbox_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type,
-           null::int as attempt_no, null::text as state, false as outcome_unknown, null::timestamptz as claimed_at,
-           null::timestamptz as completed_at, null::text as worker_id, null::int as epoch
+           null::int as attempt_no, null::text as state, false as outcome_unknown, false as accepted, null::timestamptz as claimed_at,
+           null::timestamptz as completed_at, null::text as worker_id, null::int as epoch, null::text as confirmation
     from symphony.payment_outbox_pending p
     union all
     select a.outbox_id, a.participant_id, a.sequence_id, a.idempotency_key, a.rail_type,
-           a.attempt_no, a.state::text, coalesce(a.error_code in ('OUTCOME_UNKNOWN', 'LEASE_EXPIRED'), false), a.claimed_at,
-           a.completed_at, a.worker_id, a.epoch::int
+           a.attempt_no, a.state::text, coalesce(a.error_code in ('OUTCOME_UNKNOWN', 'LEASE_EXPIRED'), false),
+           coalesce(a.error_code = 'AWAITING_CONFIRMATION', false), coalesce(a.claimed_at, a.completed_at),
+           a.completed_at, a.worker_id, a.epoch::int,
+           case when a.confirmation_id is not null then case when a.claimed_at is null then 'unleased' else 'leased' end end
     from symphony.payment_outbox_attempts a
     order by outbox_id, attempt_no nulls last";
 // Every policy that a rail had, because a run may change it.
@@ -49,6 +51,20 @@ pub struct Attempt {
     pub worker: String,
     /// The epoch of its lease; 1 in a schema without epochs.
     pub epoch: i32,
+    /// Whether it is a confirmation of the bank, and then whether it has ended a lease.
+    pub confirmation: Confirmation,
+}
+
+/// Whether a callback of the bank has ended a payment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Confirmation {
+    /// A worker has, or nothing yet.
+    #[default]
+    None,
+    /// It has, and with it a lease.
+    OfLease,
+    /// It has, while no worker had a lease.
+    WithoutLease,
 }
 
 /// One outbox and its attempts.
@@ -91,6 +107,8 @@ pub enum Kind {
     Payment,
     /// Say what became of a key.
     Inquiry,
+    /// No request: the bank decides about a payment that it had accepted.
+    Settlement,
 }
 
 /// What the simulated bank did with a request.
@@ -103,6 +121,8 @@ pub enum Handled {
     Replayed,
     /// It refused.
     Refused,
+    /// It accepted the payment, and decides later.
+    Accepted,
     /// The key stands for another body.
     KeyReused,
     /// It did nothing.
@@ -194,13 +214,19 @@ fn outbox(row: &Row, outbox_id: OutboxId) -> Result<Outbox, Error> {
 
 fn attempt(row: &Row, number: i32) -> Result<Attempt, Error> {
     let state: AttemptState = row.try_get("state")?;
+    let accepted: bool = row.try_get("accepted")?;
     Ok(Attempt {
         number,
-        ending: Ending::of(state, row.try_get("outcome_unknown")?),
+        ending: if accepted { Ending::Accepted } else { Ending::of(state, row.try_get("outcome_unknown")?) },
         claimed_at: time(row, "claimed_at")?,
         completed_at: time(row, "completed_at")?,
         worker: row.try_get("worker_id")?,
         epoch: row.try_get("epoch")?,
+        confirmation: match row.try_get("confirmation")? {
+            Some("leased") => Confirmation::OfLease,
+            Some(_) => Confirmation::WithoutLease,
+            None => Confirmation::None,
+        },
     })
 }
 
