@@ -39,6 +39,7 @@ pub(crate) struct Config {
     pub(crate) event: LaneSection<Event>,
     metadata: LaneSection<Metadata>,
     pub(crate) console: Console,
+    pub(crate) callbacks: Callbacks,
     /// Parsed by the sinks crate.
     pub(crate) traces: Table,
     defaults: BTreeMap<String, Table>,
@@ -77,6 +78,14 @@ impl std::fmt::Debug for Console {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Console").field("tokens", &self.tokens).finish_non_exhaustive()
     }
+}
+
+/// The listener for callbacks of banks.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Callbacks {
+    pub(crate) listen: String,
+    pub(crate) max_per_second: u32,
 }
 
 /// The process: its name, its endpoints and its log.

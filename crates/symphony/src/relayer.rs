@@ -4,6 +4,7 @@
 //! lane, its listener and its metrics, and answers HTTP.
 //!
 //! # Layout
+//! - [`callbacks`]: the listener for callbacks of banks
 //! - [`checks`]: reasons not to start: schema, roles, rails
 //! - [`endpoints`]: `/healthz`, `/readyz` and `/metrics`
 //! - [`gauges`]: metrics that are read from the database
@@ -13,6 +14,7 @@
 //! - [`systemd`]: what a unit of `Type=notify` hears
 //! - [`traces`]: the trace exporter, and counts of exported and dropped spans
 
+pub(crate) mod callbacks;
 pub(crate) mod checks;
 pub(crate) mod endpoints;
 pub(crate) mod gauges;

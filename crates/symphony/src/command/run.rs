@@ -22,6 +22,7 @@ use crate::{
     failure::{ExitStatus, Failure},
     output::{self, OutputFormat},
     relayer::{
+        callbacks::{self, Callbacks},
         endpoints::{self, EndpointState},
         gauges::Gauges,
         lanes::ServedLanes,
@@ -133,6 +134,10 @@ impl Arguments {
             (None, _) | (_, "") => None,
             (Some(_), address) => Some(endpoints::bind("console.listen", address).await?),
         };
+        let callback_listener = match config.callbacks.listen.trim() {
+            "" => None,
+            address => Some(endpoints::bind("callbacks.listen", address).await?),
+        };
         let console = match (&logins, console_listener.as_ref().or(listener.as_ref())) {
             (Some(logins), Some(listener)) => Some(Console::build(
                 &config.console.tokens,
@@ -152,9 +157,14 @@ impl Arguments {
         let place = listener.as_ref().and_then(endpoints::local_address).map(|place| format!("http://{place}"));
         let console_place =
             console_listener.as_ref().and_then(endpoints::local_address).map(|place| format!("http://{place}"));
+        let callback_place =
+            callback_listener.as_ref().and_then(endpoints::local_address).map(|place| format!("http://{place}"));
         let mut started = json!({ "worker": worker.as_str(), "endpoints": place });
         if let Some(console_place) = &console_place {
             started["console"] = json!(console_place);
+        }
+        if let Some(callback_place) = &callback_place {
+            started["callbacks"] = json!(callback_place);
         }
         output::print_line(&format!("{started}\n"))?;
         tracing::info!(worker = worker.as_str(), endpoints = place, console = console_place, "the relayer starts");
@@ -166,6 +176,12 @@ impl Arguments {
             Lane::Event => LaneMetrics::new(lane.name(), metrics.clone()),
         };
         let meters: Vec<_> = lanes.iter().map(meter).collect();
+        if let Some(listener) = callback_listener {
+            let rails = served.callback_rails();
+            let callbacks =
+                Callbacks::new(rails, Arc::clone(&target), worker.clone(), &config.callbacks, &mut registry);
+            tokio::spawn(server::serve(listener, callbacks::routes(callbacks), limits.clone()));
+        }
         let mut console = console.map(Console::router);
         if let Some(listener) = console_listener
             && let Some(console) = console.take()

@@ -63,6 +63,8 @@ struct Row {
     unknown: Option<i64>,
     /// Whether the counts of pending rows stopped at their limit.
     is_capped: bool,
+    /// Payments that await confirmation, and the age of the oldest acceptance; none for a lane that pays nothing.
+    awaiting_confirmation: Option<(i64, f64)>,
 }
 
 /// The partitions of the ledger, and what it lacks.
@@ -73,6 +75,8 @@ struct Ledger {
     archive_due_seconds: f64,
     /// Orphaned outcomes that no reconciliation has followed.
     open_orphans: i64,
+    /// Confirmations that were ever refused.
+    refused_confirmations: i64,
 }
 
 /// What one read returned.
@@ -167,6 +171,7 @@ impl Gauges {
                 partitions_ahead: payment::reader::partitions_ahead(session.client()).await?,
                 archive_due_seconds: payment::reader::archive_due_age(session.client()).await?,
                 open_orphans: payment::reader::open_orphans(session.client()).await?,
+                refused_confirmations: payment::reader::refused_confirmations_total(session.client()).await?,
             })
         };
         self.pool.call(read).await.map(Some)
@@ -277,6 +282,10 @@ fn rail_row(rail: &RailStatus, served: &BTreeSet<String>) -> Row {
         dead: Some(rail.dlq),
         unknown: Some(rail.dlq_unknown),
         is_capped: rail.more_due || rail.more_scheduled,
+        awaiting_confirmation: Some((
+            rail.awaiting_confirmation_count,
+            rail.oldest_awaiting_confirmation_age_seconds,
+        )),
     }
 }
 
@@ -294,6 +303,7 @@ fn event_row(status: &event::reader::Status) -> Row {
         dead: None,
         unknown: None,
         is_capped: status.is_capped(),
+        awaiting_confirmation: None,
     }
 }
 
@@ -311,6 +321,7 @@ fn metadata_row(totals: &metadata::reader::Totals) -> Row {
         dead: Some(totals.dlq),
         unknown: None,
         is_capped: totals.is_capped(),
+        awaiting_confirmation: None,
     }
 }
 
@@ -318,7 +329,7 @@ fn metadata_row(totals: &metadata::reader::Totals) -> Row {
 type Gauge = (&'static str, &'static str, fn(&Row) -> Option<String>);
 
 fn render(sample: &Sample, clock: Clock, sessions: Sessions, ledger: Option<Ledger>) -> String {
-    let gauges: [Gauge; 11] = [
+    let gauges: [Gauge; 13] = [
         ("outbox_pending_depth", "Pending rows; counting stops at 10000 of each kind", |row| {
             Some(row.pending.to_string())
         }),
@@ -345,6 +356,16 @@ fn render(sample: &Sample, clock: Clock, sessions: Sessions, ledger: Option<Ledg
         ("dlq_unknown_depth", "Dead letters with an unknown outcome: they may have been paid", |row| {
             row.unknown.map(|unknown| unknown.to_string())
         }),
+        (
+            "payments_awaiting_confirmation",
+            "Payments that the rail has accepted and not confirmed yet; counting stops at 10000",
+            |row| row.awaiting_confirmation.map(|(count, _)| count.to_string()),
+        ),
+        (
+            "oldest_awaiting_confirmation_age_seconds",
+            "How long ago the first of the payments that await confirmation was accepted",
+            |row| row.awaiting_confirmation.map(|(_, age)| age.to_string()),
+        ),
         ("rail_unserved", "1 for a registered rail without a section in this process's settings", |row| {
             row.unserved.map(|unserved| u8::from(unserved).to_string())
         }),
@@ -383,7 +404,12 @@ fn render(sample: &Sample, clock: Clock, sessions: Sessions, ledger: Option<Ledg
         let help = "The newest epoch: it rises when the database was promoted, restored or replaced";
         let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} gauge\n{name} {epoch}");
     }
-    if let Some(Ledger { partitions_ahead: ahead, archive_due_seconds, open_orphans }) = ledger {
+    if let Some(ledger) = ledger {
+        let Ledger { partitions_ahead: ahead, archive_due_seconds, open_orphans, refused_confirmations } = ledger;
+        let name = "symphony_refused_confirmations";
+        let help = "Confirmations of rails that contradict the ledger or fit no payment";
+        let _ =
+            writeln!(text, "# HELP {name} {help}.\n# TYPE {name} counter\n{name}_total {refused_confirmations}");
         let name = "symphony_payment_orphans";
         let help = "Outcomes of payments whose history the database has lost, since the last reconciliation of their rail";
         let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} gauge\n{name} {open_orphans}");

@@ -23,6 +23,7 @@ use symphony_relay::{Engine, Settings, Summary, lane};
 use symphony_sinks::ConfigError;
 use symphony_sinks::traces::Traces;
 
+use super::callbacks;
 use super::checks::{self, Serving};
 use super::state_file::StateFile;
 use crate::config::{Config, DestinationSection, UnservedRails};
@@ -46,6 +47,8 @@ struct Payment {
     rails: Vec<(String, bool)>,
     /// Where the rails that name it send to.
     endpoints: BTreeMap<String, String>,
+    /// The rails that take callbacks.
+    callback_rails: BTreeMap<String, Arc<dyn Rail>>,
     unserved: UnservedRails,
     /// Where the history is saved; none without a state file.
     state: Option<(StateFile, Arc<History>)>,
@@ -107,6 +110,11 @@ impl ServedLanes {
     /// Where the rails send to, as the ledger will name it.
     pub(crate) fn endpoints(&self) -> BTreeMap<String, String> {
         self.payment.as_ref().map(|payment| payment.endpoints.clone()).unwrap_or_default()
+    }
+
+    /// The rails that take callbacks.
+    pub(crate) fn callback_rails(&self) -> BTreeMap<String, Arc<dyn Rail>> {
+        self.payment.as_ref().map(|payment| payment.callback_rails.clone()).unwrap_or_default()
     }
 
     /// How long running dispatches may take after a stop.
@@ -173,6 +181,7 @@ impl Payment {
     fn build(config: &Config, target: &Arc<Target>, worker: &WorkerId, traces: Option<&Traces>) -> Built<Self> {
         let rails = config.rails()?;
         if rails.is_empty() {
+            callbacks::check_address(&config.callbacks, std::iter::empty())?;
             return Ok(None);
         }
         let rails_by_name: BTreeMap<String, Arc<dyn Rail>> = destinations(&rails, symphony_sinks::rail)?;
@@ -182,6 +191,12 @@ impl Payment {
         let endpoint =
             |(name, rail): (&String, &Arc<dyn Rail>)| Some((name.clone(), rail.endpoint()?.to_string()));
         let endpoints = rails_by_name.iter().filter_map(endpoint).collect();
+        let callback_rails: BTreeMap<_, _> = rails_by_name
+            .iter()
+            .filter(|(_, rail)| rail.supports_callback())
+            .map(|(name, rail)| (name.clone(), Arc::clone(rail)))
+            .collect();
+        callbacks::check_address(&config.callbacks, callback_rails.keys())?;
         let mut lane =
             PaymentLane::new(Arc::clone(target), worker.clone(), config.payment.own.lease, rails_by_name);
         if traces.is_some() {
@@ -193,7 +208,7 @@ impl Payment {
         }
         let engine = engine(lane, settings, "payment", traces.map(Traces::of_payments))?;
         let unserved = config.payment.own.unserved_rails;
-        Ok(Some((Self { engine, rails: inquiries, endpoints, unserved, state }, grace)))
+        Ok(Some((Self { engine, rails: inquiries, endpoints, callback_rails, unserved, state }, grace)))
     }
 }
 

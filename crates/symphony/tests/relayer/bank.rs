@@ -28,7 +28,15 @@ pub(crate) struct Request {
 impl Bank {
     /// Starts one with these arguments and waits until it is ready.
     pub(crate) async fn start(arguments: &[&str]) -> Self {
-        let launch = Launch::new(env!("CARGO_BIN_EXE_symphony")).args(["bank"]).args(arguments);
+        Self::start_with(arguments, &[]).await
+    }
+
+    /// The same, with these environment variables.
+    pub(crate) async fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut launch = Launch::new(env!("CARGO_BIN_EXE_symphony")).args(["bank"]).args(arguments);
+        for (name, value) in variables {
+            launch = launch.env(name, value);
+        }
         let program = launch.env_remove("DATABASE_URL").start().unwrap();
         let line = program.wait_for_line(|line| line.contains("listening"), DEFAULT_TIMEOUT).await.unwrap();
         let line: Value = serde_json::from_str(&line).unwrap();
@@ -44,6 +52,13 @@ impl Bank {
     pub(crate) async fn set_faults(&self, faults: &Value) {
         let answer = http::request(self.address, "PUT", "/v1/faults", &faults.to_string()).await.unwrap();
         assert_eq!(answer.0, 200, "{}", answer.1);
+    }
+
+    /// Decides what becomes of an accepted payment.
+    pub(crate) async fn settle(&self, key: &str, status: &str) {
+        let settlement = serde_json::json!({ (key): status }).to_string();
+        let answer = http::request(self.address, "PUT", "/v1/settlements", &settlement).await.unwrap();
+        assert_eq!(answer, (200, serde_json::json!({ (key): true }).to_string()));
     }
 
     /// All requests that it has handled, in that order.

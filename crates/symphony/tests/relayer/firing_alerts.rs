@@ -149,6 +149,16 @@ async fn orphan_an_outcome(harness: &Harness) {
     executor.execute(report, &[]).await.unwrap();
 }
 
+/// Leaves a payment of the paused rail that the bank accepted two hours ago, and a callback about a key that no payment has.
+async fn await_and_refuse_confirmations(harness: &Harness) {
+    let awaiting = "insert into symphony.payment_awaiting_confirmation (outbox_id, rail_type, accepted_at)
+                    values (gen_random_uuid(), $1, now() - interval '2 hours')";
+    harness.superuser().await.execute(awaiting, &[&PAUSED]).await.unwrap();
+    let executor = harness.database.connect_as("symphony_executor").await.unwrap();
+    let confirm = "select symphony.confirm_payment_outbox($1, 'no such key', 'EXECUTED', 'a message', 'harness')";
+    executor.execute(confirm, &[&PAUSED]).await.unwrap();
+}
+
 /// Waits until each of these alerts has fired with this label. They need not fire together, because some resolve.
 async fn wait_until_fired(prometheus: &Prometheus, alerts: &[(&str, &str, &str)]) {
     let mut missing = alerts.to_vec();
@@ -216,6 +226,7 @@ async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the
         ("symphony_database_clock_steps_total == 0", 3),
         ("symphony_terminal_backstop_total == 0", 3),
         ("symphony_epoch == 1", 3),
+        ("symphony_refused_confirmations_total == 0", 3),
     ];
     for (query, count) in before {
         let condition = async || prometheus.query(query).await.len() == count;
@@ -239,6 +250,7 @@ async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the
     record_terminal_rows_twice(&harness).await;
     drop_partitions_ahead(&harness).await;
     orphan_an_outcome(&harness).await;
+    await_and_refuse_confirmations(&harness).await;
     for (rail, count) in [(CHEQUE, 1), (ENDED, 1), (DEAD, 3), (RAIL, 40)] {
         enqueue(&harness, rail, count).await;
     }
@@ -269,6 +281,8 @@ async fn every_alert_fires_when_its_condition_is_provoked_and_every_query_of_the
         ("SymphonyBreakerOpen", "rail", DEAD),
         ("SymphonyDeadLettersGrow", "rail", CHEQUE),
         ("SymphonyUnknownOutcomesWaiting", "rail", CHEQUE),
+        ("SymphonyConfirmationOverdue", "rail", PAUSED),
+        ("SymphonyConfirmationRefused", "job", "symphony"),
         ("SymphonyDuplicateTerminalWrite", "job", "symphony"),
     ];
     let after_kills =

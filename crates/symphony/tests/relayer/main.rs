@@ -10,6 +10,7 @@
 //! - [`epoch`]: the database was promoted or restored
 //! - [`unknown_outcome`]: proof 29, the bank's answer is lost; [`circuit_breaker`]: the bank is down;
 //!   [`oversized_payloads`]: it refuses single payments; [`moved_rail`]: it is another bank, or has another address
+//! - [`confirmation`]: the bank accepts a payment, and confirms it later by an inquiry or a callback, or never
 //! - [`protocol_replay`]: the replay at the end of each run finds what the protocol does not allow
 //! - [`startup_checks`], [`unserved_rails`], [`config_secrets`]: refusals and warnings at the start
 //! - [`http_endpoints`], [`log_events`], [`log_redaction`]: metrics, health and log
@@ -30,6 +31,7 @@ mod alert_rules;
 mod bank;
 mod circuit_breaker;
 mod config_secrets;
+mod confirmation;
 mod crash_recovery;
 mod database_outage;
 mod epoch;

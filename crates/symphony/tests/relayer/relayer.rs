@@ -82,7 +82,7 @@ impl Settings {
     pub(crate) fn without_inquiry(mut self) -> Self {
         for section in self.rails.values_mut() {
             let lines = section.lines().filter(|line| !line.starts_with("inquiry_url"));
-            *section = lines.collect::<Vec<_>>().join("\n");
+            *section = lines.map(|line| format!("{line}\n")).collect();
         }
         self
     }
@@ -147,17 +147,28 @@ pub(crate) struct Relayer {
     pub(crate) program: Program,
     pub(crate) worker: String,
     endpoints: SocketAddr,
+    callbacks: Option<SocketAddr>,
 }
 
 impl Relayer {
     /// Starts one and waits until it serves its HTTP endpoints.
     pub(crate) async fn start(settings: &Settings, folder: &Path) -> Self {
         let program = settings.launch(folder).start().unwrap();
-        let line =
-            program.wait_for_line(|line| line.starts_with("{\"endpoints\""), DEFAULT_TIMEOUT).await.unwrap();
+        let is_started = |line: &str| line.starts_with("{\"endpoints\"") || line.starts_with("{\"callbacks\"");
+        let line = program.wait_for_line(is_started, DEFAULT_TIMEOUT).await.unwrap();
         let line: Value = serde_json::from_str(&line).unwrap();
-        let endpoints = line["endpoints"].as_str().unwrap().strip_prefix("http://").unwrap().parse().unwrap();
-        Self { program, worker: line["worker"].as_str().unwrap().to_owned(), endpoints }
+        let address = |name: &str| Some(line[name].as_str()?.strip_prefix("http://")?.parse().unwrap());
+        Self {
+            program,
+            worker: line["worker"].as_str().unwrap().to_owned(),
+            endpoints: address("endpoints").unwrap(),
+            callbacks: address("callbacks"),
+        }
+    }
+
+    /// The address of its listener for callbacks.
+    pub(crate) fn callbacks(&self) -> SocketAddr {
+        self.callbacks.unwrap()
     }
 
     /// The address of its HTTP endpoints.
