@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use super::reference::{AttemptState, Ending, LeaseNo, Micros, OutboxNo, Policy};
+use super::reference::{ACCEPTED, AttemptState, Ending, LeaseNo, Micros, OutboxNo, Policy};
 
 /// The SQLSTATE of a refusal.
 pub(crate) type Refusal = &'static str;
@@ -45,7 +45,9 @@ impl Outcome {
     }
 
     pub(crate) fn argument_in_range(&self) -> bool {
-        self.delay_seconds.is_none_or(|delay| delay >= 0)
+        // What awaits confirmation has not ended.
+        let ends_accepted = self.error_code == Some(ACCEPTED) && self.state != "RETRYABLE";
+        self.delay_seconds.is_none_or(|delay| delay >= 0) && !ends_accepted
     }
 
     /// A reference that distinguishes the outcomes of a batch in the ledger.

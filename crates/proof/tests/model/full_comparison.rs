@@ -259,6 +259,8 @@ impl State {
             "LEASE_EXPIRED"
         } else if rail.paused {
             "PAUSED"
+        } else if outbox.was_accepted() {
+            "AWAITING_CONFIRMATION"
         } else if rail.ordered && self.waits(outbox) {
             "PARKED"
         } else if due {

@@ -106,6 +106,11 @@ impl Outbox {
         self.attempts.last().is_some_and(|attempt| is_unknown(attempt.error_code.as_deref()))
     }
 
+    /// Whether the rail has accepted it.
+    pub(crate) fn was_accepted(&self) -> bool {
+        self.attempts.iter().any(|attempt| attempt.error_code.as_deref() == Some(ACCEPTED))
+    }
+
     pub(crate) fn live_lease(&self, now: Micros) -> Option<&Lease> {
         self.pending.as_ref()?.lease.as_ref().filter(|lease| lease.expires_at > now)
     }
@@ -125,8 +130,12 @@ impl Outbox {
     }
 }
 
+/// The code of an attempt that the rail has accepted, and the default of confirm_every_seconds.
+pub(crate) const ACCEPTED: &str = "AWAITING_CONFIRMATION";
+const CONFIRM_EVERY_SECONDS: i64 = 300;
+
 fn is_unknown(error_code: Option<&str>) -> bool {
-    matches!(error_code, Some("OUTCOME_UNKNOWN" | "LEASE_EXPIRED"))
+    matches!(error_code, Some("OUTCOME_UNKNOWN" | "LEASE_EXPIRED" | ACCEPTED))
 }
 
 /// How one lease is to end.
@@ -286,6 +295,10 @@ impl State {
             let Some(lease) = pending.lease.take() else { continue };
             let no = outbox.attempts.last().map_or(0, |last| last.no) + 1;
             let exhausted = !ending.outcome.terminal() && no >= policy.max_attempts;
+            // Once accepted, it is never sent again: every retry only inquires.
+            let accepted = ending.outcome == AttemptState::Retryable
+                && (ending.error_code.as_deref() == Some(ACCEPTED)
+                    || outbox.attempts.iter().any(|attempt| attempt.error_code.as_deref() == Some(ACCEPTED)));
             let state = if exhausted { AttemptState::Failed } else { ending.outcome };
             let backoff = i64::from(policy.backoff_base_seconds) << (no - 1);
             let again_at = match (state, ending.delay_seconds) {
@@ -293,15 +306,17 @@ impl State {
                 (_, Some(delay)) => Some(now + i64::from(delay) * SECOND),
                 // Taken over: the same call claims it again.
                 (AttemptState::ZombieRequeue, None) => Some(pending.next_attempt_at),
+                (AttemptState::Retryable, None) if accepted => Some(now + CONFIRM_EVERY_SECONDS * SECOND),
                 (AttemptState::Retryable, None) => {
                     Some(now + backoff.min(i64::from(policy.backoff_cap_seconds)) * SECOND)
                 }
             };
             // An unknown outcome stays unknown, also at max_attempts.
-            let error_code = if exhausted && !is_unknown(ending.error_code.as_deref()) {
-                Some("RETRIES_EXHAUSTED".to_owned())
-            } else {
-                ending.error_code
+            let error_code = match (exhausted, accepted) {
+                (true, true) => Some("OUTCOME_UNKNOWN".to_owned()),
+                (false, true) => Some(ACCEPTED.to_owned()),
+                (true, false) if !is_unknown(ending.error_code.as_deref()) => Some("RETRIES_EXHAUSTED".to_owned()),
+                (_, false) => ending.error_code,
             };
             outbox.attempts.push(Attempt {
                 no,

@@ -186,7 +186,8 @@ fn outcome_choice() -> impl Strategy<Value = OutcomeChoice> {
         8 => Just("RETRYABLE"),
         1 => Just("ZOMBIE_REQUEUE"),
     ];
-    let code = prop::sample::select(vec![None, Some("REJECTED"), Some("OUTCOME_UNKNOWN")]);
+    let code =
+        prop::sample::select(vec![None, Some("REJECTED"), Some("OUTCOME_UNKNOWN"), Some("AWAITING_CONFIRMATION")]);
     let delay = prop_oneof![8 => Just(None), 8 => Just(Some(0)), 4 => Just(Some(900)), 1 => Just(Some(-1))];
     (show(), state, code, delay).prop_map(|(show, state, error_code, delay_seconds)| OutcomeChoice {
         show,
