@@ -1,8 +1,7 @@
 //! Parses a payment and computes the fingerprint by which two bodies under one key are compared.
 //!
 //! Two bodies are equal if they hold the same JSON, whatever the order of members and the whitespace. A number counts
-//! as the text that was written: 1.1 and 1.10 differ, and neither becomes a float. The fingerprint leaves out the
-//! sequence number, because a redriven payment has the same key and a new one.
+//! as the text that was written: 1.1 and 1.10 differ, and neither becomes a float.
 
 use serde::{
     Deserialize,
@@ -41,8 +40,8 @@ pub(super) struct Money {
 /// Why a body is not a payment. The message never quotes the body.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Error {
-    /// Write JSON with the five fields.
-    #[error("the body is not JSON with instruction_id, participant_id, sequence_id, idempotency_key and payload")]
+    /// Write JSON with the four fields.
+    #[error("the body is not JSON with instruction_id, participant_id, idempotency_key and payload")]
     Malformed,
     /// Name each member once.
     #[error("an object has the same member twice")]
@@ -60,7 +59,7 @@ impl Payment {
     pub(super) fn read(body: &[u8]) -> Result<Self, Error> {
         let raw: &RawValue = serde_json::from_slice(body).map_err(|_| Error::Malformed)?;
         let mut canonical = Vec::with_capacity(body.len());
-        write(&mut canonical, raw, 0, Some("sequence_id"))?;
+        write(&mut canonical, raw, 0)?;
         let request: PaymentRequest = serde_json::from_slice(body).map_err(|_| Error::Malformed)?;
         for (field, value) in [
             ("instruction_id", &request.instruction_id),
@@ -111,7 +110,7 @@ fn money(payload: &RawValue) -> Result<Money, &'static str> {
 }
 
 /// Writes canonical JSON, which does not depend on whitespace, escapes and the order of members.
-fn write(out: &mut Vec<u8>, raw: &RawValue, depth: usize, without: Option<&str>) -> Result<(), Error> {
+fn write(out: &mut Vec<u8>, raw: &RawValue, depth: usize) -> Result<(), Error> {
     if depth > MAX_DEPTH {
         return Err(Error::TooDeep);
     }
@@ -124,10 +123,10 @@ fn write(out: &mut Vec<u8>, raw: &RawValue, depth: usize, without: Option<&str>)
                 return Err(Error::DuplicateMember);
             }
             out.push(b'{');
-            for (name, value) in members.iter().filter(|(name, _)| Some(name.as_str()) != without) {
+            for (name, value) in &members {
                 string(out, name)?;
                 out.push(b':');
-                write(out, value, depth + 1, None)?;
+                write(out, value, depth + 1)?;
                 out.push(b',');
             }
             out.push(b'}');
@@ -136,7 +135,7 @@ fn write(out: &mut Vec<u8>, raw: &RawValue, depth: usize, without: Option<&str>)
             let elements: Vec<&RawValue> = serde_json::from_str(text).map_err(|_| Error::Malformed)?;
             out.push(b'[');
             for element in elements {
-                write(out, element, depth + 1, None)?;
+                write(out, element, depth + 1)?;
                 out.push(b',');
             }
             out.push(b']');
@@ -194,9 +193,9 @@ mod tests {
     }
 
     #[test]
-    fn order_spaces_escapes_and_the_sequence_number_make_no_other_body() {
+    fn order_spaces_and_escapes_make_no_other_body() {
         let one = fingerprint(&body(1, r#"{"amount":"1.10","currency":"EUR","to":["a","b"]}"#));
-        let same = fingerprint(&body(2, r#"{ "to" : ["\u0061", "b"], "currency":"EUR", "amount": "1.10" }"#));
+        let same = fingerprint(&body(1, r#"{ "to" : ["\u0061", "b"], "currency":"EUR", "amount": "1.10" }"#));
         assert_eq!(one, same);
     }
 
@@ -213,6 +212,7 @@ mod tests {
         ] {
             assert_ne!(one, fingerprint(&body(1, other)), "{other}");
         }
+        assert_ne!(fingerprint(&body(1, "{}")), fingerprint(&body(2, "{}")));
         let further = body(1, "{}").replacen('{', r#"{"urgent":true,"#, 1);
         assert_ne!(fingerprint(&body(1, "{}")), fingerprint(&further));
     }

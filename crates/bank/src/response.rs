@@ -95,7 +95,7 @@ fn payment(decision: Decision) -> Response {
         Decision::Status { status, replay } => (status, replay),
         Decision::KeyReused => {
             let message = "this key was used for another payment".to_owned();
-            return problem(StatusCode::CONFLICT, "KEY_REUSED", Some(message));
+            return problem(StatusCode::UNPROCESSABLE_ENTITY, "KEY_REUSED", Some(message));
         }
         // A fault that comes first has ended the request already.
         Decision::Nothing => return NoResponse::Cut.response(),

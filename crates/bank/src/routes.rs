@@ -19,7 +19,7 @@ use super::{
     payment::{MAX_NAME_BYTES, Payment},
     request_handler::{Handled, LedgerBroken, RequestHandler},
     response::{self, json, problem},
-    wire::{IDEMPOTENCY_KEY, Status},
+    wire::{IDEMPOTENCY_KEY, SEQUENCE, Status},
 };
 
 /// The largest body. A payload of the outbox has at most 256 KiB.
@@ -48,12 +48,13 @@ async fn pay(State(handler): Bank, headers: HeaderMap, body: Body) -> Response {
         return bad_request("KEY_MISSING", "send exactly one Idempotency-Key header");
     };
     let key = key.as_bytes().to_vec();
+    let sequence_id = headers.get(SEQUENCE).and_then(|number| number.to_str().ok()?.parse().ok());
     let body = match read_body(body).await {
         Ok(body) => body,
         Err(response) => return response,
     };
     let payment = match Payment::read(&body) {
-        Ok(payment) => payment,
+        Ok(payment) => Payment { sequence_id: sequence_id.unwrap_or(payment.sequence_id), ..payment },
         Err(error) => return bad_request("MALFORMED", &error.to_string()),
     };
     if key != payment.key.as_bytes() {

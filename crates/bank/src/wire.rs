@@ -12,6 +12,8 @@ use super::fault::Fault;
 
 /// The header that names a payment: the same on every attempt.
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// The header with a payment's number in its participant's sequence.
+pub(crate) const SEQUENCE: &str = "symphony-sequence-id";
 /// The header of an idempotent replay, for which nothing was executed.
 pub(crate) const IDEMPOTENT_REPLAY: &str = "idempotent-replay";
 
@@ -20,6 +22,8 @@ pub(crate) const IDEMPOTENT_REPLAY: &str = "idempotent-replay";
 pub(crate) struct PaymentRequest {
     pub(crate) instruction_id: String,
     pub(crate) participant_id: String,
+    /// Where it is not in the header.
+    #[serde(default)]
     pub(crate) sequence_id: i64,
     pub(crate) idempotency_key: String,
     pub(crate) payload: Box<RawValue>,

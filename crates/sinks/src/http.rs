@@ -67,6 +67,10 @@ pub const RAIL_RETRYABLE: &str = "RAIL_RETRYABLE";
 /// The error code of a payment that the bank has refused terminally.
 pub const RAIL_REFUSED: &str = "RAIL_REFUSED";
 
+/// The header with the payment's number in its participant's sequence. A payment that is enqueued again has another one, so
+/// it is no part of the body.
+const SEQUENCE_HEADER: HeaderName = HeaderName::from_static("symphony-sequence-id");
+
 /// A payment rail over HTTP(S).
 pub struct HttpRail {
     name: String,
@@ -83,12 +87,12 @@ pub struct HttpRail {
     callback: Option<callback::CallbackReader>,
 }
 
-/// The body of a payment request. Byte for byte the same on every attempt: banks compare bodies under a known key.
+/// The body of a payment request. Byte for byte the same on every attempt, redrive and later enqueue of the same payment: banks
+/// compare bodies under a known key.
 #[derive(Serialize)]
 struct PaymentBody<'a> {
     instruction_id: &'a str,
     participant_id: &'a str,
-    sequence_id: i64,
     idempotency_key: &'a str,
     rail_type: &'a str,
     payload: &'a Payload,
@@ -147,14 +151,15 @@ impl HttpRail {
         let body = PaymentBody {
             instruction_id: &payment.instruction_id,
             participant_id: &payment.participant_id,
-            sequence_id: payment.sequence_id,
             idempotency_key: &payment.idempotency_key,
             rail_type: &payment.rail_type,
             payload: &payment.payload,
         };
         let body =
             serde_json::to_vec(&body).map_err(|_| Invalid { message: "payload must be JSON".to_owned() })?;
-        self.request(Method::POST, self.target.url(), &payment.idempotency_key, body)
+        let mut request = self.request(Method::POST, self.target.url(), &payment.idempotency_key, body)?;
+        request.headers_mut().insert(SEQUENCE_HEADER, payment.sequence_id.into());
+        Ok(request)
     }
 
     async fn send_payment(&self, payment: &Payment) -> Answer {

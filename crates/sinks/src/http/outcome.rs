@@ -144,6 +144,12 @@ impl OutcomeTable {
         let by_body = by_code.or(by_body_status);
         let by_http_status = || self.table.by_status(response.status);
         let class = by_body.or_else(by_http_status).ok_or("which is not in the rail's table of outcomes")?;
+        if by_body.is_none()
+            && class == ResponseClass::Refused
+            && [&code, &body_status].into_iter().flatten().any(|word| names_the_key(word))
+        {
+            return Err("with a code that says that it knows the idempotency key for another request");
+        }
         let is_terminal = matches!(class, ResponseClass::Executed | ResponseClass::Refused);
         if is_terminal && self.body == AnswerBody::Json && response.body.is_none() {
             return Err("without a JSON object (set answer_body = \"any\" if the bank never sends one)");
@@ -163,6 +169,16 @@ impl OutcomeTable {
         }
         Ok(class)
     }
+}
+
+/// Whether a code refuses the idempotency key, and so the request rather than the payment, which may have been made before:
+/// `idempotency_error`, `IDEMPOTENCY_KEY_REUSED`, `KEY_REUSED`, `DUPLICATE_KEY`, `key-conflict`.
+fn names_the_key(code: &str) -> bool {
+    let letters: String =
+        code.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    ["idempoten", "keyreuse", "duplicatekey", "keyconflict", "keymismatch"]
+        .iter()
+        .any(|name| letters.contains(name))
 }
 
 #[cfg(test)]
@@ -322,6 +338,21 @@ mod tests {
             "refused"
         );
         assert_eq!(class_of(200, "ACSC", "inquiry = { '200 ACSC' = 'executed' }"), "executed");
+    }
+
+    #[test]
+    fn a_refusal_of_the_key_is_no_refusal_of_the_payment() {
+        for code in ["idempotency_error", "IDEMPOTENCY_KEY_REUSED", "KEY_REUSED", "duplicate-key", "KeyConflict"] {
+            for (status, field) in [(400, "code"), (422, "code"), (422, "status")] {
+                let response = answer("", status, None, Some(json!({ field: code })));
+                assert_eq!(class(&response), "unknown", "{status} {code} as {field}");
+            }
+            let table = format!("outcomes = {{ '422 {code}' = 'refused' }}");
+            assert_eq!(class(&answer(&table, 422, None, Some(json!({ "code": code })))), "refused", "{code}");
+        }
+        for code in ["AC04", "KEY_ACCOUNT_CLOSED", "DUPLICATE_PAYMENT"] {
+            assert_eq!(class(&answer("", 422, None, Some(json!({ "code": code })))), "refused", "{code}");
+        }
     }
 
     #[test]

@@ -65,9 +65,10 @@ async fn a_payment_is_posted_with_its_key_and_every_digit_of_its_payload() {
     assert_eq!(header(&head, "webhook-signature"), None);
     assert_eq!(header(&head, "accept-encoding"), None);
     assert_eq!(header(&head, "connection"), Some("close"));
+    assert_eq!(header(&head, "symphony-sequence-id"), Some("7"));
     assert_eq!(
         body,
-        r#"{"instruction_id":"instruction-1","participant_id":"participant-1","sequence_id":7,"idempotency_key":"key-1","rail_type":"sepa","payload":{"amount": "10.00", "currency": "EUR", "destination": {"iban": "DE89370400440532013000"}}}"#
+        r#"{"instruction_id":"instruction-1","participant_id":"participant-1","idempotency_key":"key-1","rail_type":"sepa","payload":{"amount": "10.00", "currency": "EUR", "destination": {"iban": "DE89370400440532013000"}}}"#
     );
 }
 
@@ -83,6 +84,10 @@ async fn every_attempt_sends_the_same_bytes() {
     let first = recorder.sent(&payment()).await;
     let later = Payment { attempt_count: 9, outbox_id: uuid::Uuid::max().into(), ..payment() };
     assert_eq!(first, recorder.sent(&later).await);
+    // Enqueued again after its first enqueue was lost.
+    let again = Payment { sequence_id: 1_000_000_000_001, ..later };
+    let (head, body) = recorder.sent(&again).await;
+    assert_eq!((header(&head, "symphony-sequence-id"), &body), (Some("1000000000001"), &first.1));
 }
 
 #[tokio::test]

@@ -33,11 +33,14 @@ fn a_key_that_comes_with_another_body_is_a_conflict_and_pays_nothing() {
     let bank = Bank::start(&[]);
     assert_eq!(bank.send_payment("K", "12.50").answer().status, 201);
     let reused = bank.send_payment("K", "12.51").answer();
-    assert_eq!((reused.status, reused.json()["code"].as_str()), (409, Some("KEY_REUSED")));
+    assert_eq!((reused.status, reused.json()["code"].as_str()), (422, Some("KEY_REUSED")));
     assert!(!reused.is_replay());
-    // A redriven payment comes with a new sequence number, and is still the same payment.
-    let redriven = payment("K", "12.50").replace("\"sequence_id\":7", "\"sequence_id\":8");
-    let redriven = bank.request("POST", "/v1/payments", "Idempotency-Key: K\r\n", &redriven).answer();
+    let other_number = payment("K", "12.50").replace("\"sequence_id\":7", "\"sequence_id\":8");
+    let reused = bank.request("POST", "/v1/payments", "Idempotency-Key: K\r\n", &other_number).answer();
+    assert_eq!((reused.status, reused.json()["code"].as_str()), (422, Some("KEY_REUSED")));
+    // A redriven payment comes with a new sequence number in its header, and is still the same payment.
+    let headers = "Idempotency-Key: K\r\nSymphony-Sequence-Id: 8\r\n";
+    let redriven = bank.request("POST", "/v1/payments", headers, &payment("K", "12.50")).answer();
     assert_eq!((redriven.status, redriven.is_replay()), (200, true));
     assert_eq!(bank.paid(), ["K"]);
 }
@@ -71,7 +74,7 @@ fn a_refusal_is_remembered_under_its_key() {
     let again = bank.send_payment("K", "0.00").answer();
     assert_eq!((again.status, again.is_replay(), &again.body), (422, true, &refused.body));
     assert_eq!(bank.inquire("K").json(), json!({"status": "REFUSED", "code": "INVALID_AMOUNT"}));
-    assert_eq!(bank.send_payment("K", "1.00").answer().status, 409);
+    assert_eq!(bank.send_payment("K", "1.00").answer().json()["code"], "KEY_REUSED");
     assert!(bank.ledger().is_empty());
 }
 

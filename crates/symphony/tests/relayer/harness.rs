@@ -154,6 +154,12 @@ impl Harness {
         }
     }
 
+    /// Opens an epoch as an operator, so that numbers begin anew.
+    pub(crate) async fn open_epoch(&self) {
+        let operator = self.database.connect_as("symphony_operator").await.unwrap();
+        operator.execute("select symphony.open_epoch('harness', 'a test')", &[]).await.unwrap();
+    }
+
     /// How many payments are pending.
     pub(crate) async fn pending_count(&self) -> i64 {
         self.query_number("select count(*) from symphony.payment_outbox_pending").await

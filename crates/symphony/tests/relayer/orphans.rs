@@ -5,6 +5,7 @@ use symphony_testkit::proxy::{NewConnections, Proxy};
 use symphony_testkit::wait::{DEFAULT_TIMEOUT, until};
 
 use crate::harness::{Harness, RAIL};
+use crate::producers::instruction;
 use crate::relayer::Relayer;
 
 /// As a failover to a standby that had not received the enqueues: neither rows nor keys.
@@ -129,9 +130,10 @@ async fn a_first_attempt_that_the_bank_answers_as_a_replay_is_recorded_and_compl
     before.enqueue("again", 1).await;
     before.reconcile().await;
     relayer.stop().await;
-    // The producer enqueues it again, in a database that was restored from before the payment.
+    // The producer enqueues it again, in a database that was restored from before the payment. Its number is of the new epoch.
     let mut after = Harness::start().await;
     after.bank = before.bank;
+    after.open_epoch().await;
     let relayer = after.start_relayer(&after.settings()).await;
     after.enqueue("again", 1).await;
     let (line, row) = orphan(&after, &relayer).await;
@@ -139,6 +141,34 @@ async fn a_first_attempt_that_the_bank_answers_as_a_replay_is_recorded_and_compl
     assert_eq!((&row["kind"], &row["state"]), (&json!("REPLAYED_FIRST_ATTEMPT"), &json!("DISPATCHED")), "{row}");
     let dispatched = "select count(*) from symphony.payment_outbox_attempts where state = 'DISPATCHED'";
     assert_eq!(after.query_number(dispatched).await, 1, "the payment is completed as any other");
+    assert_eq!(after.bank.ledger().await.len(), 1, "the bank paid once");
+    relayer.stop().await;
+}
+
+#[tokio::test]
+async fn a_key_that_the_bank_knows_for_another_body_is_inquired_about_and_not_recorded_as_refused() {
+    let before = Harness::start().await;
+    let relayer = before.start_relayer(&before.settings()).await;
+    before.enqueue("again", 1).await;
+    before.reconcile().await;
+    relayer.stop().await;
+    // The producer enqueues the key again with another amount, which the restored database cannot know.
+    let mut after = Harness::start().await;
+    after.bank = before.bank;
+    after.open_epoch().await;
+    let mut instruction = instruction("again", 0, RAIL);
+    instruction.payload =
+        json!({"amount": "99.00", "currency": "EUR", "destination": {"iban": "DE02120300000000202051"}}).into();
+    after.producer().enqueue(&instruction).await;
+    let relayer = after.start_relayer(&after.settings()).await;
+    after.wait_until_drained().await;
+    let requests = after.bank.requests_for(&instruction.idempotency_key).await;
+    let outcomes: Vec<_> = requests.iter().map(|(_, outcome)| outcome.as_str()).collect();
+    assert_eq!(outcomes, ["EXECUTED", "KEY_REUSED", "FOUND"]);
+    let recorded = "select string_agg(concat_ws(' ', state, rail_code, error_code), ', ' order by attempt_no)
+                    from symphony.payment_outbox_attempts";
+    let recorded: String = after.superuser().await.query_one(recorded, &[]).await.unwrap().get(0);
+    assert_eq!(recorded, "RETRYABLE KEY_REUSED OUTCOME_UNKNOWN, DISPATCHED HTTP 200");
     assert_eq!(after.bank.ledger().await.len(), 1, "the bank paid once");
     relayer.stop().await;
 }
