@@ -13,6 +13,7 @@ grant usage on schema symphony to symphony_ingest, symphony_executor, symphony_o
 grant execute on function
   symphony.acquire_wakeup_lock,
   symphony.open_claim_session,
+  symphony.server_epoch,
   symphony.wakeup_lock_key
 to symphony_executor;
 

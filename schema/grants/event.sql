@@ -11,6 +11,7 @@ grant execute on function
 to symphony_ingest;
 
 grant execute on function
+  symphony.claim_events_by_sink,
   symphony.claim_events_in_order,
   symphony.claim_newest_event,
   symphony.complete_event_batch,

@@ -8,6 +8,7 @@ to symphony_ingest;
 
 grant execute on function
   symphony.claim_metadata_batch,
+  symphony.claim_metadata_by_store,
   symphony.claim_newest_metadata,
   symphony.complete_metadata_batch,
   symphony.mark_metadata_dlq,

@@ -24,6 +24,7 @@ grant execute on function
   symphony.outbox_trace_contexts,
   symphony.payment_ledger_partitions,
   symphony.quarantined_outboxes_total,
+  symphony.rail_policy_lock_holders,
   symphony.record_payment_orphan,
   symphony.remove_expired_keys,
   symphony.renew_outbox_leases,
@@ -65,6 +66,7 @@ grant execute on function
   symphony.payment_recent_stats,
   symphony.payment_status,
   symphony.quarantined_outboxes_total,
+  symphony.rail_policy_lock_holders,
   symphony.search_payment_outboxes
 to symphony_operator, symphony_readonly, symphony_auditor;
 
@@ -84,6 +86,11 @@ grant select on
   symphony.quarantined_outboxes,
   symphony.refused_confirmations,
   symphony.unknown_outcome_codes
+to symphony_operator, symphony_readonly, symphony_auditor;
+
+-- PostgreSQL calls the functions of a view as the role that reads it.
+grant execute on function
+  symphony.is_open_orphan
 to symphony_operator, symphony_readonly, symphony_auditor;
 
 -- All that a relayer reads: the policies of its rails, and totals for its gauges. PostgreSQL calls the functions of a view as the role that reads it.

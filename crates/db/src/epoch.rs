@@ -7,6 +7,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{GenericClient, Row};
 
 use crate::error::{DatabaseError, OperateError};
+use crate::executor::Executor;
 use crate::payment::operator::AuditContext;
 
 const NEWEST_FIRST: &str = "\
@@ -17,6 +18,8 @@ const NEWEST_FIRST: &str = "\
 const OPEN: &str = "\
     select counter, system_identifier, timeline, opened_at, reason, database_user \
     from symphony.open_epoch($1, $2, $3)";
+
+const OF_SERVER: &str = "select symphony.server_epoch()";
 
 const SYNCHRONOUS_STANDBYS: &str = "select pg_catalog.current_setting('synchronous_standby_names')";
 
@@ -59,6 +62,11 @@ pub struct OpenedEpoch {
     pub previous: Option<Epoch>,
 }
 
+/// Reads the setting in which a claim reports the epoch in which it was made.
+pub(crate) fn claim_epoch(setting: Option<&str>) -> Option<i64> {
+    setting.and_then(|counter| counter.parse().ok())
+}
+
 /// Reads the setting in which a claim reports the epoch that it has opened.
 pub(crate) fn opened_epoch(setting: Option<&str>) -> Option<OpenedEpoch> {
     setting.filter(|text| !text.is_empty()).and_then(|text| serde_json::from_str(text).ok())
@@ -81,6 +89,16 @@ pub async fn newest_first(client: &impl GenericClient, at_most: u16) -> Result<V
 /// See [`DatabaseError`].
 pub async fn current(client: &impl GenericClient) -> Result<Option<Epoch>, DatabaseError> {
     Ok(newest_first(client, 1).await?.pop())
+}
+
+/// The epoch of the server, for a worker that has seen others; none on a standby. The login needs the role
+/// `symphony_executor`.
+///
+/// # Errors
+///
+/// See [`DatabaseError`].
+pub async fn of_server(client: &impl Executor) -> Result<Option<i64>, DatabaseError> {
+    Ok(client.fetch_one(OF_SERVER, &[]).await?.try_get(0)?)
 }
 
 /// Whether the server is set to wait for a synchronous standby. Without one, a failover may lose the last commits.

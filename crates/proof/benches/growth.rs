@@ -129,7 +129,7 @@ impl Fixture {
         let began = Instant::now();
         reader::backlog(&self.client).await.unwrap();
         reader::recent_stats(&self.client).await.unwrap();
-        reader::count_dead_letters(&self.client, None, None).await.unwrap();
+        reader::count_dead_letters(&self.client, &reader::DeadLetterFilter::default()).await.unwrap();
         reader::leases(&self.client).await.unwrap();
         self.millis[4].push(millis(began));
 

@@ -16,7 +16,9 @@ const REPLAYED: &str = "REPLAYED_FIRST_ATTEMPT";
 pub(super) async fn are_kept(database: &Database) -> Result<Evidence, Failure> {
     let mut recorder = Recorder::default();
     let sessions = Sessions::connect(database).await?;
-    set_rail(&sessions.operator, "bank", "{}").await?;
+    for rail in ["bank", "other"] {
+        set_rail(&sessions.operator, rail, "{}").await?;
+    }
     let superuser = database.connect().await?;
     let lost = lost_outcomes(&sessions, &superuser, &mut recorder).await?;
     known_outboxes(&sessions, &mut recorder).await?;
@@ -101,8 +103,25 @@ async fn lost_outcomes(
     let personal = "select count(*) from symphony.orphaned_outcomes where error_message like '%DE89%'";
     let personal = count(&sessions.operator, personal, &[]).await?;
     recorder.check_equal("searching its message for the account number", "rows", 0, personal)?;
-    let open = count(&sessions.executor, "select symphony.count_open_orphans()", &[]).await?;
-    recorder.check_equal("counting the open orphans", "orphans", 1, open)?;
+    for (tried, rail, period, expected) in [
+        ("no reconciliation", "", "", 1),
+        ("one of another rail", "other", "now() - interval '1 day', now() + interval '1 day'", 1),
+        ("one of the day before", "bank", "now() - interval '2 days', now() - interval '1 day'", 1),
+        ("one that begins afterwards", "bank", "clock_timestamp(), now() + interval '1 day'", 1),
+        ("one of its time", "bank", "now() - interval '1 day', clock_timestamp()", 0),
+    ] {
+        if !rail.is_empty() {
+            let reconcile = format!(
+                "select from symphony.reconcile_bank_export('{rail}', {period}, '{{}}', '{{}}', '{{}}', '{{}}', '{{}}', 'ana', 'a proof')"
+            );
+            sessions.operator.query(&reconcile, &[]).await?;
+        }
+        let open = count(&sessions.executor, "select symphony.count_open_orphans()", &[]).await?;
+        recorder.check_equal(format!("counting the open orphans after {tried}"), "orphans", expected, open)?;
+        let shown = "select count(*) from symphony.orphaned_outcomes where is_open";
+        let shown = count(&sessions.operator, shown, &[]).await?;
+        recorder.check_equal(format!("listing them after {tried}"), "orphans", expected, shown)?;
+    }
     Ok(lease)
 }
 

@@ -184,3 +184,30 @@ async fn the_totals_never_look_at_processed_events() {
         assert_eq!(scans, 0, "the table was read from end to end, analysed: {analysed}");
     }
 }
+
+/// A claim by sink beside this number of events of a sink at its limit: its pages, and those of one that finds nothing.
+async fn cost_of_a_claim_by_sink(waiting: i32) -> (i64, i64) {
+    const BY_SINK: &str = r#"select * from symphony.claim_events_by_sink('planner', 100, true, '[
+        {"aggregate_type": "slow", "event_type": "*", "sink": "slow", "limit": 0},
+        {"aggregate_type": "order", "event_type": "*", "sink": "quick", "limit": 100}]')"#;
+    let (database, client) = database().await;
+    let insert = "insert into m10_recovery.outbox (aggregate_type, aggregate_id, event_type, payload)
+                  select 'slow', (i % 5000)::text, 'Placed', '{}' from generate_series(1, $1) i";
+    client.execute(insert, &[&waiting]).await.unwrap();
+    insert_events(&client, 600, "", "").await;
+    let (pages, scans) = cost(&database, BY_SINK).await;
+    assert_eq!(scans, 0, "the table was read from end to end");
+    client.batch_execute("begin").await.unwrap();
+    let nothing = explain::cheapest_of_three(&client, &BY_SINK.replace("100}]", "0}]")).await.unwrap();
+    assert_eq!(nothing.rows, Some(0.0));
+    (pages, nothing.pages)
+}
+
+#[tokio::test]
+async fn a_claim_by_sink_reads_no_more_beside_any_backlog_of_a_sink_at_its_limit() {
+    let (small, large) = (cost_of_a_claim_by_sink(30_000).await, cost_of_a_claim_by_sink(120_000).await);
+    assert!(
+        large.0 * 2 <= small.0 * 3 && large.1 * 2 <= small.1 * 3,
+        "{small:?} pages, {large:?} beside four times as many"
+    );
+}

@@ -75,6 +75,13 @@ impl ClaimCapacity {
         self.for_route(route) + usize::from(self.takes_first_attempt(route))
     }
 
+    /// How many rows a claim that cannot select by route may take, if one does: of no route more than its limit. `None` if a
+    /// route's limit is below half of the total, so that such a claim would return rows for which no slot is free.
+    pub(crate) fn for_any_route<'a>(&self, routes: impl Iterator<Item = &'a str>) -> Option<usize> {
+        let least = routes.map(|route| self.for_route(route)).min()?;
+        (least * 2 >= self.total && least > 0).then_some(least)
+    }
+
     /// The routes with a limit set, ordered by name.
     pub fn per_route(&self) -> impl Iterator<Item = (&str, usize)> {
         self.per_route.iter().map(|(route, limit)| (route.as_str(), *limit))

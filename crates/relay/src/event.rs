@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 
 use symphony_db::connect::{Session, Target};
 use symphony_db::error::CompleteError;
-use symphony_db::event::worker::{self, Claimed, Completed, Outcome};
+use symphony_db::event::worker::{self, ClaimRoute, Claimed, Completed, Outcome};
 use symphony_db::event::{EventId, ProcessorId};
 use symphony_db::retention::remove_processed_events;
 use symphony_db::{BatchSize, WorkerId};
 
 use crate::claim_capacity::ClaimCapacity;
 use crate::claim_session::{ClaimHolder, ClaimSessionKeeper};
-use crate::epoch;
+use crate::epoch::{self, EpochFence};
 use crate::key_order::{KeyOrder, Turn};
 use crate::lane::{Claim, Completion, CompletionResult, DispatchResult, Lane, LaneError, Repaired, RouteSignal};
 use crate::lease::{LeaseWatch, Term};
@@ -31,7 +31,7 @@ use crate::sink::{Message, Published, Sink};
 use crate::trace::{Origin, SpanStatus};
 
 use order::Order;
-use routing::Routes;
+use routing::{Route, Routes};
 
 /// How long a claim of this lane lasts: fixed by the contract, without renewal.
 const CLAIM_TERM: Duration = Duration::from_secs(300);
@@ -60,6 +60,7 @@ pub struct EventLane {
     worker: WorkerId,
     config: EventConfig,
     key_order: KeyOrder<EventId>,
+    fence: Arc<EpochFence>,
     claim_session: ClaimSessionKeeper,
     claims: SessionPool,
     completions: SessionPool,
@@ -90,6 +91,8 @@ pub struct Job {
     is_head: bool,
     /// When its claim was sent.
     claim_sent: Instant,
+    /// The epoch of its claim.
+    epoch: Option<i64>,
 }
 
 /// The outcome of an event. With strict order, a delivered event keeps its turn until the outcome is recorded or
@@ -118,30 +121,57 @@ impl EventLane {
     #[must_use]
     pub fn new(target: Arc<Target>, worker: WorkerId, config: EventConfig) -> Self {
         let pool = || SessionPool::new(Arc::clone(&target));
-        Self {
+        let lane = Self {
             claim_session: ClaimSessionKeeper::new(Arc::clone(&target), worker.clone()),
             worker,
             config,
             key_order: KeyOrder::default(),
+            fence: Arc::default(),
             claims: pool(),
             completions: pool(),
             releases: pool(),
             order_checks: pool(),
-        }
+        };
+        lane.with_fence(Arc::default())
     }
 
-    /// How many events to claim. A claim cannot select by sink, and an event without a free slot would be released,
-    /// which counts as a failure: while the circuit breaker of the only sink is open, nothing is claimed.
+    /// Shares the fence against old primaries with the other lanes of the process.
+    #[must_use]
+    pub fn with_fence(mut self, fence: Arc<EpochFence>) -> Self {
+        for pool in [&mut self.claims, &mut self.completions, &mut self.releases, &mut self.order_checks] {
+            pool.set_fence(&fence);
+        }
+        self.fence = fence;
+        self
+    }
+
+    /// How many events to claim: of all sinks together, at most what their limits allow. While the circuit breaker of the only
+    /// sink is open, nothing is claimed.
     fn claim_size(&self, capacity: &ClaimCapacity) -> usize {
         let sinks: BTreeSet<&str> = self.config.routes.sinks().collect();
-        sinks.into_iter().map(|sink| capacity.for_route(sink)).sum::<usize>().min(capacity.total())
+        sinks.into_iter().map(|sink| capacity.most_of(sink)).sum::<usize>().min(capacity.total())
     }
 
-    /// Whether to claim the newest event that has not failed, to probe the only sink. With several, a claim cannot
-    /// select by sink.
+    /// The limit of each sink, by route, if one is so low that a claim by number would return events for which no slot is
+    /// free. Such an event would be released, which counts as a failure.
+    fn limits_by_sink<'a>(&'a self, capacity: &ClaimCapacity) -> Option<Vec<ClaimRoute<'a>>> {
+        if self.route_count() == 1 || capacity.for_any_route(self.config.routes.sinks()).is_some() {
+            return None;
+        }
+        let limit = |sink: &str| u32::try_from(capacity.most_of(sink)).unwrap_or(u32::MAX).min(10_000);
+        let route = |route: &'a Route| ClaimRoute {
+            aggregate_type: &route.aggregate_type,
+            event_type: &route.event_type,
+            sink: &route.sink,
+            limit: limit(&route.sink),
+        };
+        Some(self.config.routes.iter().map(route).collect())
+    }
+
+    /// Whether to claim the newest event that has not failed, to probe the only sink. Of several a claim takes any.
     fn claims_newest(&self, capacity: &ClaimCapacity) -> bool {
         let mut sinks = self.config.routes.sinks().peekable();
-        sinks.peek().is_some() && sinks.all(|sink| capacity.takes_first_attempt(sink))
+        self.route_count() == 1 && sinks.peek().is_some() && sinks.all(|sink| capacity.takes_first_attempt(sink))
     }
 
     async fn publish(&self, job: &mut Job, lease: &LeaseWatch) -> (Outcome, RouteSignal) {
@@ -167,6 +197,9 @@ impl EventLane {
         if job.holder.may_be_replaced() {
             let why = "the session of the claim has ended: another relayer may send the event".to_owned();
             return failed(why, RouteSignal::Neutral);
+        }
+        if let Some(why) = self.fence.refusal(job.epoch) {
+            return failed(why.to_owned(), RouteSignal::Neutral);
         }
         let message = self.message(job, destination);
         let published = sink.publish(&message).await;
@@ -247,6 +280,10 @@ impl Lane for EventLane {
         job.route.as_ref().map_or("none", |(sink, _)| sink)
     }
 
+    fn route_count(&self) -> usize {
+        self.config.routes.sinks().collect::<BTreeSet<_>>().len()
+    }
+
     /// The contract has no column for a trace context.
     fn origin(&self, job: &Job) -> Origin {
         Origin { attempt: u32::try_from(job.claimed.retry_count).ok().map(|before| before + 1), producer: None }
@@ -261,7 +298,9 @@ impl Lane for EventLane {
 
     async fn claim(&self, capacity: &ClaimCapacity) -> Result<Claim<Job>, LaneError> {
         let newest = self.claims_newest(capacity);
-        let size = self.claim_size(capacity) + usize::from(newest);
+        let limits = if newest { None } else { self.limits_by_sink(capacity) };
+        let unlimited = capacity.for_any_route(self.config.routes.sinks());
+        let size = unlimited.unwrap_or_else(|| self.claim_size(capacity)).min(self.claim_size(capacity));
         if size == 0 {
             return Ok(Claim::new(Vec::new()));
         }
@@ -273,6 +312,8 @@ impl Lane for EventLane {
         let claim = async |session: &Session| {
             if newest {
                 worker::claim_newest(session, holder.name()).await
+            } else if let Some(routes) = &limits {
+                worker::claim_by_sink(session, holder.name(), at_most, self.strict(), routes).await
             } else if self.strict() {
                 worker::claim_in_order(session, holder.name(), at_most, followers).await
             } else {
@@ -282,6 +323,9 @@ impl Lane for EventLane {
         let claim_sent = Instant::now();
         let claim = self.claims.call(claim).await?;
         epoch::log_opened(self.name(), claim.opened_epoch.as_ref());
+        let epoch = claim.epoch;
+        // Without the rows: they are those of an old primary.
+        epoch.map_or(Ok(()), |epoch| self.fence.see(epoch))?;
         let job = |claimed: Claimed| {
             let turn = self.key_order.join(&claimed.event.aggregate_type, &claimed.event.aggregate_id);
             Job {
@@ -291,13 +335,15 @@ impl Lane for EventLane {
                 processor: claim.processor.clone(),
                 holder: holder.clone(),
                 claim_sent,
+                epoch,
                 claimed,
             }
         };
         // Events have no ledger: an expired claim is simply replaced, and one of a relayer that is gone released.
         let requeued = claim.taken_over + self.claim_session.take_released();
         let taken_over = Repaired { requeued, ..Repaired::default() };
-        Ok(Claim { taken_over, ..Claim::new(claim.events.into_iter().map(job).collect()) })
+        let asked = (self.route_count() > 1 && limits.is_none()).then_some(size);
+        Ok(Claim { taken_over, asked, ..Claim::new(claim.events.into_iter().map(job).collect()) })
     }
 
     async fn dispatch(&self, mut job: Job, lease: LeaseWatch) -> DispatchResult<EventOutcome> {

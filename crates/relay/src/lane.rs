@@ -121,13 +121,15 @@ pub struct Claim<J> {
     pub taken_over: Repaired,
     /// Whether rows were left because of a rate limit, so that the next due time has changed.
     pub is_rate_limited: bool,
+    /// How many rows it asked for, if fewer than [`ClaimCapacity::total`]: as many are a full claim, after which more may be due.
+    pub asked: Option<usize>,
 }
 
 impl<J> Claim<J> {
     /// A claim that found no expired lease.
     #[must_use]
     pub fn new(jobs: Vec<J>) -> Self {
-        Self { jobs, taken_over: Repaired::default(), is_rate_limited: false }
+        Self { jobs, taken_over: Repaired::default(), is_rate_limited: false, asked: None }
     }
 }
 

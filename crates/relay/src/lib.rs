@@ -13,7 +13,7 @@
 //! | where a claim is triggered: notification, due row, poll | [`wake`] |
 //! | LISTEN/NOTIFY | [`listener`] keeps it connected; `symphony_db::listener` issues LISTEN |
 //! | how many rows a claim may lease | [`claim_capacity`], `slots` (dispatches of this process) |
-//! | how slow routes leave slots to others | `slots` |
+//! | how slow routes leave slots to others | `slots`; SQL: `claim_events_by_sink` and its like |
 //! | where a lease is renewed, and a dispatch cancelled | `renewal`, and [`lease`] for the time left |
 //! | where results are batched and recorded | `completion_batcher` |
 //! | where a circuit breaker opens, and which rows probe | [`breaker`] |
@@ -23,8 +23,8 @@
 //! | FIFO order of one aggregate or entity | `key_order`, and [`event::order`] |
 //! | FIFO order of payments on an ordered rail | SQL: `claim_outbox_batch`; of a run: `payment/run.rs` |
 //! | where rows past their retention are removed | `retention` |
-//! | where a new epoch is logged | `epoch` |
-//! | where lost commits are noticed, and an old primary refused | `payment/history.rs` |
+//! | where an old primary is refused, and a new epoch logged | [`epoch`] |
+//! | where lost commits are noticed | `payment/history.rs` |
 //! | the backoff of failed database calls | `call_backoff` |
 //! | the backoff of a payment between attempts | SQL: `record_attempts` |
 //! | database sessions | [`session_pool`] |
@@ -44,7 +44,7 @@ pub mod claim_capacity;
 mod claim_session;
 mod completion_batcher;
 pub mod engine;
-mod epoch;
+pub mod epoch;
 pub mod event;
 pub mod fail_point;
 mod key_order;

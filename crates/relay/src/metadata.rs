@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use symphony_db::WorkerId;
 use symphony_db::connect::{Session, Target};
 use symphony_db::error::CompleteError;
-use symphony_db::metadata::worker::{self, Completed, Outcome};
+use symphony_db::metadata::worker::{self, ClaimRoute, Completed, Outcome};
 use symphony_db::metadata::{Claimed, EntryId, Reason, Status};
 use symphony_db::retention::remove_ended_metadata;
 
 use crate::claim_capacity::ClaimCapacity;
-use crate::epoch;
+use crate::epoch::{self, EpochFence};
 use crate::key_order::{KeyOrder, Turn};
 use crate::lane::{Claim, Completion, CompletionResult, DispatchResult, Lane, LaneError, Repaired, RouteSignal};
 use crate::lease::{LeaseWatch, Term};
@@ -29,7 +29,7 @@ use crate::session_pool::SessionPool;
 use crate::store::{Record, Store, Written};
 use crate::trace::{Origin, SpanStatus};
 
-use routing::Routes;
+use routing::{Route, Routes};
 
 /// How long a claim of this lane lasts: fixed by the contract, without renewal.
 const CLAIM_TERM: Duration = Duration::from_secs(300);
@@ -50,6 +50,7 @@ pub struct MetadataLane {
     worker: WorkerId,
     config: MetadataConfig,
     key_order: KeyOrder,
+    fence: Arc<EpochFence>,
     claims: SessionPool,
     completions: SessionPool,
     releases: SessionPool,
@@ -72,6 +73,8 @@ pub struct Job {
     /// The store; `None` if no route matches.
     store: Option<String>,
     turn: Turn,
+    /// The epoch of its claim.
+    epoch: Option<i64>,
 }
 
 /// A claim on one entry.
@@ -89,29 +92,57 @@ impl MetadataLane {
     #[must_use]
     pub fn new(target: Arc<Target>, worker: WorkerId, config: MetadataConfig) -> Self {
         let pool = || SessionPool::new(Arc::clone(&target));
-        Self {
+        let lane = Self {
             worker,
             config,
             key_order: KeyOrder::default(),
+            fence: Arc::default(),
             claims: pool(),
             completions: pool(),
             releases: pool(),
             repairs: pool(),
-        }
+        };
+        lane.with_fence(Arc::default())
     }
 
-    /// How many entries to claim. A claim cannot select by store, and an entry without a free slot would be released,
-    /// which counts as a failure: while the circuit breaker of the only store is open, nothing is claimed.
+    /// Shares the fence against old primaries with the other lanes of the process.
+    #[must_use]
+    pub fn with_fence(mut self, fence: Arc<EpochFence>) -> Self {
+        for pool in [&mut self.claims, &mut self.completions, &mut self.releases, &mut self.repairs] {
+            pool.set_fence(&fence);
+        }
+        self.fence = fence;
+        self
+    }
+
+    /// How many entries to claim: of all stores together, at most what their limits allow. While the circuit breaker of the
+    /// only store is open, nothing is claimed.
     fn claim_size(&self, capacity: &ClaimCapacity) -> usize {
         let stores: BTreeSet<&str> = self.config.routes.stores().collect();
-        stores.into_iter().map(|store| capacity.for_route(store)).sum::<usize>().min(capacity.total())
+        stores.into_iter().map(|store| capacity.most_of(store)).sum::<usize>().min(capacity.total())
     }
 
-    /// Whether to claim the newest entry that has not been attempted, to probe the only store. With several, a claim
-    /// cannot select by store.
+    /// The limit of each store, by route, if one is so low that a claim by age would return entries for which no slot is
+    /// free. Such an entry would be released, which counts as a failure.
+    fn limits_by_store<'a>(&'a self, capacity: &ClaimCapacity) -> Option<Vec<ClaimRoute<'a>>> {
+        if self.route_count() == 1 || capacity.for_any_route(self.config.routes.stores()).is_some() {
+            return None;
+        }
+        let limit = |store: &str| u32::try_from(capacity.most_of(store)).unwrap_or(u32::MAX).min(10_000);
+        let route = |route: &'a Route| ClaimRoute {
+            entity_type: &route.entity_type,
+            store: &route.store,
+            limit: limit(&route.store),
+        };
+        Some(self.config.routes.iter().map(route).collect())
+    }
+
+    /// Whether to claim the newest entry that has not been attempted, to probe the only store. Of several a claim takes any.
     fn claims_newest(&self, capacity: &ClaimCapacity) -> bool {
         let mut stores = self.config.routes.stores().peekable();
-        stores.peek().is_some() && stores.all(|store| capacity.takes_first_attempt(store))
+        self.route_count() == 1
+            && stores.peek().is_some()
+            && stores.all(|store| capacity.takes_first_attempt(store))
     }
 
     async fn write(&self, job: &mut Job, lease: &LeaseWatch) -> (Outcome, RouteSignal) {
@@ -124,6 +155,9 @@ impl MetadataLane {
         job.turn.wait_for_turn().await;
         if lease.remaining().is_zero() {
             return (failed("the claim expired before the entry was written"), RouteSignal::Neutral);
+        }
+        if let Some(why) = self.fence.refusal(job.epoch) {
+            return (failed(why), RouteSignal::Neutral);
         }
         match store.write(&record(&job.claimed)).await {
             Written::Stored | Written::Superseded => (Outcome::Published, RouteSignal::Healthy),
@@ -199,6 +233,10 @@ impl Lane for MetadataLane {
         job.store.as_deref().unwrap_or("none")
     }
 
+    fn route_count(&self) -> usize {
+        self.config.routes.stores().collect::<BTreeSet<_>>().len()
+    }
+
     /// The contract has no column for a trace context.
     fn origin(&self, job: &Job) -> Origin {
         Origin { attempt: u32::try_from(job.claimed.retry_count).ok().map(|before| before + 1), producer: None }
@@ -212,7 +250,10 @@ impl Lane for MetadataLane {
     }
 
     async fn claim(&self, capacity: &ClaimCapacity) -> Result<Claim<Job>, LaneError> {
-        let (size, newest) = (self.claim_size(capacity), self.claims_newest(capacity));
+        let newest = self.claims_newest(capacity);
+        let limits = if newest { None } else { self.limits_by_store(capacity) };
+        let unlimited = capacity.for_any_route(self.config.routes.stores());
+        let size = unlimited.unwrap_or_else(|| self.claim_size(capacity)).min(self.claim_size(capacity)).min(1000);
         // The SQL function reads a limit of 0 as its default of 100.
         if size == 0 && !newest {
             return Ok(Claim::new(Vec::new()));
@@ -221,18 +262,24 @@ impl Lane for MetadataLane {
         let claim = async |session: &Session| {
             if newest {
                 worker::claim_newest(session, &self.worker).await
+            } else if let Some(routes) = &limits {
+                worker::claim_by_store(session, &self.worker, at_most, routes).await
             } else {
                 worker::claim(session, &self.worker, at_most).await
             }
         };
-        let worker::Claim { entries, opened_epoch } = self.claims.call(claim).await?;
+        let worker::Claim { entries, epoch, opened_epoch } = self.claims.call(claim).await?;
         let job = |claimed: Claimed| Job {
             store: self.config.routes.resolve(claimed.entity.entity_type()).map(str::to_owned),
             turn: self.key_order.join(claimed.entity.entity_type(), claimed.entity.entity_id()),
+            epoch,
             claimed,
         };
         epoch::log_opened(self.name(), opened_epoch.as_ref());
-        Ok(Claim::new(entries.into_iter().map(job).collect()))
+        // Without the rows: they are those of an old primary.
+        epoch.map_or(Ok(()), |epoch| self.fence.see(epoch))?;
+        let asked = (self.route_count() > 1 && limits.is_none()).then_some(size);
+        Ok(Claim { asked, ..Claim::new(entries.into_iter().map(job).collect()) })
     }
 
     async fn dispatch(&self, mut job: Job, lease: LeaseWatch) -> DispatchResult<Outcome> {

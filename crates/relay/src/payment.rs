@@ -39,7 +39,7 @@ use symphony_db::{BatchSize, WorkerId};
 use tokio::time::timeout;
 
 use crate::claim_capacity::ClaimCapacity;
-use crate::epoch;
+use crate::epoch::{self, EpochFence};
 use crate::lane::{Claim, Completion, CompletionResult, DispatchResult, Lane, LaneError, Repaired, RouteSignal};
 use crate::lease::{LeaseWatch, Term};
 use crate::rail::{Answer, Payment, Rail};
@@ -74,6 +74,7 @@ pub struct PaymentLane {
     /// Where the rails that name it send to.
     endpoints: Arc<BTreeMap<String, String>>,
     followers: Followers,
+    fence: Arc<EpochFence>,
     history: Arc<History>,
     orphans: Orphans,
     /// Held while a session is asked for the commits of `history`, and while leases leave it.
@@ -101,9 +102,10 @@ impl PaymentLane {
         let pool = || SessionPool::new(Arc::clone(&target));
         let endpoint =
             |(name, rail): (&String, &Arc<dyn Rail>)| Some((name.clone(), rail.endpoint()?.to_string()));
-        Self {
+        let lane = Self {
             worker,
             lease,
+            fence: Arc::default(),
             followers: Followers::new(
                 rails.iter().filter(|(_, rail)| rail.supports_inquiry()).map(|(name, _)| name),
             ),
@@ -119,12 +121,30 @@ impl PaymentLane {
             repairs: pool(),
             policies: pool(),
             target: Arc::clone(&target),
+        };
+        lane.with_fence(Arc::default())
+    }
+
+    /// Shares the fence against old primaries with the other lanes of the process.
+    #[must_use]
+    pub fn with_fence(mut self, fence: Arc<EpochFence>) -> Self {
+        for pool in
+            [&mut self.claims, &mut self.completions, &mut self.renewals, &mut self.repairs, &mut self.policies]
+        {
+            pool.set_fence(&fence);
         }
+        self.fence = fence;
+        let history = Arc::clone(&self.history);
+        self.with_history(history)
     }
 
     /// Begins with this history, and keeps it: the caller may save it.
     #[must_use]
     pub fn with_history(mut self, history: Arc<History>) -> Self {
+        if let Some(epoch) = history.to_save().epoch {
+            // A saved one is the first of a process: none is later.
+            let _ = self.fence.see(epoch);
+        }
         self.history = history;
         self
     }
@@ -148,7 +168,14 @@ impl PaymentLane {
         let (seen, commits) = self.history.remembered();
         let checked = worker::check_history(session, &self.worker, seen, &commits).await?;
         epoch::log_opened(self.name(), checked.opened_epoch.as_ref());
-        self.history.see(checked.epoch)
+        self.see_epoch(checked.epoch)
+    }
+
+    /// The server is in this epoch, or refused.
+    fn see_epoch(&self, epoch: i64) -> Result<(), LaneError> {
+        self.fence.see(epoch)?;
+        self.history.see(epoch);
+        Ok(())
     }
 
     /// Adds partitions to the ledger ahead of time. Four are ahead and the last has no end, so a failure can wait for the
@@ -204,6 +231,10 @@ impl PaymentLane {
             // The lease has expired or is about to: the outcome may not be recorded in time either.
             let outcome = prior.not_sent("the lease expired before the payment was sent");
             return Sent::nothing(payment, endpoint, outcome, RouteSignal::Neutral);
+        }
+        if let Some(why) = self.fence.refusal(granted.epoch) {
+            // The server that granted it may be an old primary, and another worker may have the payment on the new one.
+            return Sent::nothing(payment, endpoint, prior.not_sent(why), RouteSignal::Neutral);
         }
         // A rail enforces its own timeout. One that does not must not keep the lease renewed without end.
         let limit = rail.timeout() + RAIL_TIMEOUT_GRACE;
@@ -364,7 +395,7 @@ impl Lane for PaymentLane {
         epoch::log_opened(self.name(), opened_epoch.as_ref());
         if let Some(epoch) = epoch {
             // Without the rows: their leases expire, and their outcome is unknown then.
-            self.history.see(epoch)?;
+            self.see_epoch(epoch)?;
         }
         if let Some(last) = claimed.last() {
             self.history.claimed(Commit::of_claim(last, self.lease));
@@ -381,11 +412,8 @@ impl Lane for PaymentLane {
             claimed: Box::new(claimed),
             epoch,
         };
-        Ok(Claim {
-            jobs: claimed.into_iter().map(job).collect(),
-            taken_over: ended_leases(&taken_over),
-            is_rate_limited: used_rate_limit,
-        })
+        let jobs = claimed.into_iter().map(job).collect();
+        Ok(Claim { taken_over: ended_leases(&taken_over), is_rate_limited: used_rate_limit, ..Claim::new(jobs) })
     }
 
     async fn wait_for_turn(&self, job: &mut Job) -> bool {
@@ -511,7 +539,13 @@ impl Lane for PaymentLane {
         let leases: Vec<_> = leases.iter().map(|lease| lease.lease).collect();
         // Before the release: whether or not it is acknowledged, they are no evidence any more.
         {
-            let _not_checking = self.checking_history.lock().await;
+            let _not_checking = match self.checking_history.try_lock() {
+                Ok(not_checking) => not_checking,
+                Err(_) => {
+                    tracing::debug!("a release of leases waits until a session has been asked for them");
+                    self.checking_history.lock().await
+                }
+            };
             self.history.forget(|commit| leases.iter().any(|lease| commit.granted(lease)));
         }
         let mut count = 0;

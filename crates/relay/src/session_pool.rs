@@ -3,6 +3,8 @@
 //! A session connects when it is first needed, and a session whose call failed is replaced. A call that is dropped
 //! half-way is cancelled at the server and its session closed: a claim that no task waits for would lease rows that
 //! no task dispatches. Each lane decides which calls share a pool.
+//!
+//! A pool with a fence makes no call on a server whose epoch has ended: see [`EpochFence`].
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +13,7 @@ use symphony_db::connect::{self, Session, Target};
 use symphony_db::error::{ClaimError, CompleteError, DatabaseError, ErrorDetails};
 use tokio::sync::Semaphore;
 
+use crate::epoch::EpochFence;
 use crate::lane::LaneError;
 
 /// One or a few sessions to one database, connected on demand.
@@ -20,7 +23,15 @@ pub struct SessionPool {
     /// One permit per session.
     permits: Semaphore,
     /// Sessions that no call uses; the one used last is used next.
-    idle: Mutex<Vec<Arc<Session>>>,
+    idle: Mutex<Vec<PooledSession>>,
+    fence: Option<Arc<EpochFence>>,
+}
+
+/// A session, and the epoch that its server had when it was asked.
+#[derive(Debug)]
+struct PooledSession {
+    session: Arc<Session>,
+    epoch: Option<i64>,
 }
 
 impl SessionPool {
@@ -33,7 +44,12 @@ impl SessionPool {
     /// A pool of several sessions, for calls that need not wait for each other. It does not connect yet.
     #[must_use]
     pub fn with_size(sessions: usize, target: Arc<Target>) -> Self {
-        Self { target, permits: Semaphore::new(sessions), idle: Mutex::default() }
+        Self { target, permits: Semaphore::new(sessions), idle: Mutex::default(), fence: None }
+    }
+
+    /// Makes no call on a server whose epoch has ended. The login needs the role `symphony_executor`.
+    pub(crate) fn set_fence(&mut self, fence: &Arc<EpochFence>) {
+        self.fence = Some(Arc::clone(fence));
     }
 
     /// Makes one call, as soon as a session is free.
@@ -60,28 +76,40 @@ impl SessionPool {
         request: impl AsyncFnOnce(&Session) -> Result<T, E>,
     ) -> Result<T, LaneError> {
         let _permit = self.permits.acquire().await;
-        let idle = self.idle().pop().filter(|session| !session.client().is_closed());
-        let (session, is_new) = match idle {
-            Some(session) => (session, false),
-            None => (Arc::new(self.target.connect_session().await.map_err(|error| not_connected(&error))?), true),
+        let idle =
+            self.idle().pop().filter(|idle| !idle.session.client().is_closed() && !self.has_ended(idle.epoch));
+        let (session, mut epoch, is_new) = match idle {
+            Some(PooledSession { session, epoch }) => (session, epoch, false),
+            None => {
+                let session = self.target.connect_session().await.map_err(|error| not_connected(&error))?;
+                (Arc::new(session), None, true)
+            }
         };
         let mut call = Call { target: &self.target, session, done: false };
-        let is_checked = !is_new && call.session.caches_statements();
-        let checked = if is_checked { Ok(()) } else { check(&call.session).await };
-        let result = match checked {
-            Ok(()) => request(&call.session).await.map_err(Into::into),
-            Err(error) => Err(error),
-        };
+        let result = async {
+            if is_new || !call.session.caches_statements() {
+                if let Some(fence) = &self.fence {
+                    epoch = fence.check(&call.session).await?;
+                }
+                check(&call.session).await?;
+            }
+            request(&call.session).await.map_err(Into::into)
+        }
+        .await;
         call.done = true;
         // Replace the session after an error: its server may no longer be the primary, or its cached plans may be
         // stale.
         if result.is_ok() {
-            self.idle().push(Arc::clone(&call.session));
+            self.idle().push(PooledSession { session: Arc::clone(&call.session), epoch });
         }
         result
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Arc<Session>>> {
+    fn has_ended(&self, epoch: Option<i64>) -> bool {
+        self.fence.as_ref().zip(epoch).is_some_and(|(fence, epoch)| fence.has_ended(epoch))
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<PooledSession>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -125,8 +153,8 @@ pub(crate) fn with_cause(error: &dyn Error) -> String {
 /// The message and the SQLSTATE of the database, without the statement.
 fn describe(details: &ErrorDetails) -> String {
     match details.sqlstate() {
-        Some(state) => format!("{} [{state}]", details.message()),
-        None => details.message().to_owned(),
+        Some(state) if !details.message().contains(state) => format!("{} [{state}]", details.message()),
+        _ => details.message().to_owned(),
     }
 }
 

@@ -2,6 +2,9 @@
 
 #![cfg(test)]
 
+#[path = "metadata/captured_log.rs"]
+mod captured_log;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +12,8 @@ use std::time::Duration;
 use symphony_db::connect::Target;
 use symphony_db::payment::RailAnswer;
 use symphony_relay::claim_capacity::ClaimCapacity;
-use symphony_relay::lane::{Completion, CompletionResult, DispatchResult, RouteSignal};
+use symphony_relay::epoch::EpochFence;
+use symphony_relay::lane::{Completion, CompletionResult, DispatchResult, LaneError, RouteSignal};
 use symphony_relay::lease::LeaseWatch;
 use symphony_relay::listener::PostgresListener;
 use symphony_relay::payment::{Job, PaymentLane, PaymentOutcome};
@@ -132,6 +136,7 @@ async fn a_completion_that_waits_for_a_lock_does_not_block_the_next() {
 
 #[tokio::test]
 async fn a_lease_that_is_released_while_a_session_is_checked_opens_no_epoch() {
+    captured_log::start();
     let database = database(1).await;
     let lane = lane(target(&database).await, LEASE);
     let job = lane.claim(&ClaimCapacity::new(1, 1)).await.unwrap().jobs.remove(0);
@@ -155,12 +160,18 @@ async fn a_lease_that_is_released_while_a_session_is_checked_opens_no_epoch() {
         .await
         .unwrap();
         let mut release = std::pin::pin!(lane.release(&leases));
-        // It waits for the check, so it does not end before the check can.
-        let early = timeout(Duration::from_millis(500), &mut release).await;
+        let waits = until("the release waits for the check", SOON, async || {
+            !captured_log::containing("waits until a session has been asked").is_empty()
+        });
+        // It must not end before the check can.
+        let early = tokio::select! {
+            released = &mut release => Some(released),
+            waits = waits => waits.map(|()| None).unwrap(),
+        };
         root.batch_execute("rollback").await.unwrap();
         match early {
-            Ok(released) => released.unwrap(),
-            Err(_) => release.await.unwrap(),
+            Some(released) => released.unwrap(),
+            None => release.await.unwrap(),
         }
     };
     let ((), released) = tokio::join!(claim, release);
@@ -222,6 +233,30 @@ async fn a_dispatch_to_a_rail_that_never_answers_times_out() {
     assert_eq!(sent.signal, RouteSignal::Failing);
     let recorded = format!("{:?}", sent.outcome);
     assert!(recorded.contains("Retryable") && recorded.contains("OUTCOME_UNKNOWN"), "{recorded}");
+}
+
+#[tokio::test]
+async fn a_payment_that_was_claimed_in_an_earlier_epoch_is_not_sent_under_that_claim() {
+    let database = database(2).await;
+    let rail = Arc::new(ScriptedRail::default());
+    let fence = Arc::new(EpochFence::default());
+    let rails: BTreeMap<String, Arc<dyn Rail>> = BTreeMap::from([("sepa".to_owned(), Arc::clone(&rail) as _)]);
+    let lane = PaymentLane::new(Arc::new(target(&database).await), "worker-1".into(), LEASE, rails)
+        .with_fence(Arc::clone(&fence));
+    let mut jobs = lane.claim(&ClaimCapacity::new(2, 2)).await.unwrap().jobs;
+    lane.dispatch(jobs.remove(0), held()).await;
+    assert_eq!(rail.received.lock().unwrap().len(), 1);
+    // Another lane of the process has reached the new primary.
+    fence.see(2).unwrap();
+    let result = lane.dispatch(jobs.remove(0), held()).await;
+    let recorded = format!("{:?}", result.outcome);
+    assert!(recorded.contains("Retryable") && recorded.contains("claimed in an earlier epoch"), "{recorded}");
+    assert_eq!(rail.received.lock().unwrap().len(), 1, "nothing more was sent");
+    let refused = lane.claim(&ClaimCapacity::new(1, 1)).await.unwrap_err();
+    assert!(
+        matches!(&refused, LaneError::Unavailable(why) if why.contains("it may be an old primary")),
+        "{refused}"
+    );
 }
 
 #[tokio::test]

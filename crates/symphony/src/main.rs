@@ -14,6 +14,7 @@
 //! - [`relayer`]: what `symphony run` is made of: startup checks, lanes, metrics, endpoints
 //! - [`shutdown_signals`]: SIGINT, SIGTERM and SIGHUP
 //! - [`table`]: text tables
+//! - [`values`]: times and ids in arguments
 
 mod arguments;
 mod command;
@@ -25,6 +26,7 @@ mod progress;
 mod relayer;
 mod shutdown_signals;
 mod table;
+mod values;
 
 use std::{
     io::{self, Write as _},

@@ -9,6 +9,7 @@
 //! - [`endpoints`]: `/healthz`, `/readyz` and `/metrics`
 //! - [`gauges`]: metrics that are read from the database
 //! - [`lanes`]: the lanes that the settings name, with their engines and destinations
+//! - [`lock_holders`]: which transaction has held the policies of the rails for long
 //! - [`log`]: the log's format and filters
 //! - [`metrics`]: the engine's metrics for Prometheus
 //! - [`systemd`]: what a unit of `Type=notify` hears
@@ -19,6 +20,7 @@ pub(crate) mod checks;
 pub(crate) mod endpoints;
 pub(crate) mod gauges;
 pub(crate) mod lanes;
+mod lock_holders;
 pub(crate) mod log;
 pub(crate) mod metrics;
 mod state_file;

@@ -36,3 +36,20 @@ pub async fn change_system(owner: &Client) -> Result<(), Error> {
         )
         .await
 }
+
+/// Makes the first epoch the newest again, as on an old primary that has never heard of the later ones. The session must be of the
+/// owner or a superuser.
+pub async fn forget_later_epochs(owner: &Client) -> Result<(), Error> {
+    owner
+        .batch_execute(
+            "begin;
+             alter table symphony.epoch disable trigger epochs_are_append_only;
+             alter table symphony.epoch disable trigger epochs_never_change;
+             delete from symphony.epoch where counter > 1;
+             alter table symphony.epoch enable always trigger epochs_are_append_only;
+             alter table symphony.epoch enable always trigger epochs_never_change;
+             update symphony.payment_rails set epoch = 1;
+             commit",
+        )
+        .await
+}

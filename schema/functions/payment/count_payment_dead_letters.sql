@@ -6,6 +6,7 @@
 create or replace function symphony.count_payment_dead_letters(
   p_rail_type  text,
   p_error_code text,
+  p_rail_code  text default null,
   out known    bigint,
   out unknown  bigint,
   out more     boolean,
@@ -30,6 +31,7 @@ begin
     where f.unresolved
       and (p_rail_type is null or f.rail_type = p_rail_type)
       and (p_error_code is null or f.error_code = p_error_code)
+      and (p_rail_code is null or failure_has_rail_code(f.outbox_id, p_rail_code))
     group by f.rail_type
   )
   select coalesce(sum(c.known), 0),
@@ -41,5 +43,5 @@ begin
 end
 $$;
 
-comment on function symphony.count_payment_dead_letters(text, text) is
+comment on function symphony.count_payment_dead_letters(text, text, text) is
   'How many of the latest failures wait for an operator: with known and unknown outcome, over all rails and for each.';

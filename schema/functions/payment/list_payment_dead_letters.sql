@@ -9,6 +9,7 @@ create or replace function symphony.list_payment_dead_letters(
   p_error_code      text,
   p_before          uuid,
   p_limit           int,
+  p_rail_code       text default null,
   out dead_letters  jsonb,
   out examined      int,
   out next_before   uuid)
@@ -38,6 +39,7 @@ begin
       and (p_outcome_unknown is null or f.outcome_unknown = p_outcome_unknown)
       and (p_rail_type is null or f.rail_type = p_rail_type)
       and (p_error_code is null or f.error_code = p_error_code)
+      and (p_rail_code is null or failure_has_rail_code(f.outbox_id, p_rail_code))
     order by f.place
     limit p_limit + 1
   ),
@@ -60,5 +62,5 @@ begin
 end
 $$;
 
-comment on function symphony.list_payment_dead_letters(boolean, text, text, uuid, int) is
+comment on function symphony.list_payment_dead_letters(boolean, text, text, uuid, int, text) is
   'A page of dead letters, the latest first, as rows of payment_outboxes; how many failures were read; and where the next page starts.';

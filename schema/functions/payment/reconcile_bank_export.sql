@@ -10,7 +10,8 @@
 -- - AMOUNT_DIFFERS: both sides have an amount or currency, and they differ.
 -- - DISPATCHED_NOT_IN_EXPORT: the ledger has it as DISPATCHED on this rail in that time, and the export does not.
 --
--- Changes nothing but the audit log, which keeps the counts. count_open_orphans then no longer counts the orphans of the rail.
+-- Changes nothing but the audit log, which keeps the counts. It closes the orphans of the rail whose time is in p_from until p_to:
+-- see is_open_orphan.
 -- The ledger is read by the time of the enqueue, from 31 days before p_from: a payment that was scheduled longer is not found absent.
 -- Locks: nothing. Raises: P7003 if the ledger of the time is archived, P7005, P7006, 25000 outside READ COMMITTED.
 -- For: symphony_operator.

@@ -109,6 +109,7 @@ async fn list(
         outcome_unknown: query.outcome_unknown,
         rail_type: optional_name("rail_type", query.rail_type)?,
         error_code: optional_name("error_code", query.error_code)?,
+        rail_code: None,
     };
     let read = async |client: &_| reader::list_dead_letters(client, &filter, before, limit).await;
     Ok(Json(page(console.database.read(read).await?)))
@@ -126,17 +127,20 @@ impl BulkRedrive {
     /// Counts the matching failures, and redrives them if the count is the expected one. Each redrive is one
     /// transaction.
     pub(crate) async fn run(self, console: &Console, caller: &Caller) -> Result<BulkRedriveResult, Problem> {
-        let rail_type = optional_name("rail_type", self.rail_type)?;
-        let error_code = optional_name("error_code", self.error_code)?;
+        // Unknown outcomes are never included. The database would refuse them too.
+        let filter = DeadLetterFilter {
+            outcome_unknown: Some(false),
+            rail_type: optional_name("rail_type", self.rail_type)?,
+            error_code: optional_name("error_code", self.error_code)?,
+            rail_code: None,
+        };
         // A dry run needs no reason, and refuses a wrong one.
         let audit = if self.expected.is_some() || !self.reason.is_empty() {
             Some(AuditContext { actor: self.actor, reason: self.reason }.for_caller(caller)?)
         } else {
             None
         };
-        let count = async |client: &_| {
-            reader::count_dead_letters(client, rail_type.as_deref(), error_code.as_deref()).await
-        };
+        let count = async |client: &_| reader::count_dead_letters(client, &filter).await;
         let counted = console.database.read(count).await?;
         let mut result = BulkRedriveResult {
             matching: counted.known,
@@ -152,8 +156,6 @@ impl BulkRedrive {
             );
             return Err(Problem::new(StatusCode::CONFLICT, detail));
         }
-        // Unknown outcomes are never included. The database would refuse them too.
-        let filter = DeadLetterFilter { outcome_unknown: Some(false), rail_type, error_code };
         let read = async |client: &_| reader::list_dead_letters(client, &filter, None, MAX_REDRIVE_BATCH).await;
         for outbox in console.database.read(read).await?.rows {
             let id = outbox.outbox_id;

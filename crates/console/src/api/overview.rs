@@ -126,7 +126,7 @@ async fn payments_now(client: &Client) -> Result<Payments, DatabaseError> {
     Ok(Payments {
         backlog: payments::backlog(client).await?,
         recent: payments::recent_stats(client).await?,
-        dead_letters: payments::count_dead_letters(client, None, None).await?,
+        dead_letters: payments::count_dead_letters(client, &payments::DeadLetterFilter::default()).await?,
         open_orphans: payments::open_orphans(client).await?,
     })
 }

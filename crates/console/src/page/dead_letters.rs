@@ -68,9 +68,14 @@ pub(super) async fn page(
         let filter = |unknown| DeadLetterFilter { outcome_unknown: Some(unknown), ..DeadLetterFilter::default() };
         let unknown = reader::list_dead_letters(client, &filter(true), before[0], PAGE_SIZE).await?;
         let known = reader::list_dead_letters(client, &filter(false), before[1], PAGE_SIZE).await?;
-        let all = reader::count_dead_letters(client, None, None).await?;
+        let all = reader::count_dead_letters(client, &DeadLetterFilter::default()).await?;
         let matching = if count {
-            Some(reader::count_dead_letters(client, rail.as_deref(), error.as_deref()).await?)
+            let filter = DeadLetterFilter {
+                rail_type: rail.clone(),
+                error_code: error.clone(),
+                ..DeadLetterFilter::default()
+            };
+            Some(reader::count_dead_letters(client, &filter).await?)
         } else {
             None
         };

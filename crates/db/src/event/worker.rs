@@ -5,23 +5,25 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{Json, Type};
 
 use super::{Event, EventId, ProcessorId};
-use crate::epoch::{OpenedEpoch, opened_epoch};
+use crate::epoch::{OpenedEpoch, claim_epoch, opened_epoch};
 use crate::error::{ClaimError, CompleteError, DatabaseError, ErrorDetails};
 use crate::executor::Executor;
 use crate::{BatchSize, Payload, WorkerId};
 
-/// How many claims of others were taken over is in a setting of the transaction, which the claim sets; so is the epoch that it
-/// opened. The first row carries both. The left join keeps that row if the claim returns nothing.
+/// How many claims of others were taken over is in a setting of the transaction, which the claim sets; so are its epoch,
+/// and the one that it opened. The first row carries them. The left join keeps that row if the claim returns nothing.
 macro_rules! select_claimed {
     ($call:literal) => {
         concat!(
             "select c.id, c.aggregate_type, c.aggregate_id, c.event_type, c.payload, c.retry_count, \
                     case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.taken_over_claims', true) end as taken_over, \
-                    case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.opened_epoch', true) end as opened_epoch \
+                    case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.opened_epoch', true) end as opened_epoch, \
+                    case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.epoch', true) end as epoch \
              from (values (1)) one \
              left join ",
             $call,
@@ -32,6 +34,7 @@ macro_rules! select_claimed {
 
 const CLAIM: &str = select_claimed!("m10_recovery.claim_outbox_events($1, $2)");
 const CLAIM_IN_ORDER: &str = select_claimed!("symphony.claim_events_in_order($1, $2, $3)");
+const CLAIM_BY_SINK: &str = select_claimed!("symphony.claim_events_by_sink($1, $2, $3, $4)");
 const CLAIM_NEWEST: &str = select_claimed!("symphony.claim_newest_event($1)");
 const COMPLETE: &str = "select m10_recovery.complete_outbox_event($1, $2, $3, $4)";
 const COMPLETE_ALL: &str = "\
@@ -68,6 +71,8 @@ pub struct Claim {
     pub events: Vec<Claimed>,
     /// How many of them were taken over from an expired claim.
     pub taken_over: usize,
+    /// The epoch in which it was made.
+    pub epoch: Option<i64>,
     /// The epoch that the claim opened, because the server is not the one of the newest epoch.
     pub opened_epoch: Option<OpenedEpoch>,
 }
@@ -133,6 +138,43 @@ pub async fn claim_in_order(
     claim_of(processor, &rows)
 }
 
+/// A route of a claim, and how many events of its sink the claim may return. The first that matches an event decides.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClaimRoute<'a> {
+    /// The aggregate type, or `*`.
+    pub aggregate_type: &'a str,
+    /// The event type, or `*`.
+    pub event_type: &'a str,
+    /// The sink.
+    pub sink: &'a str,
+    /// At most so many events of the sink, by all of its routes.
+    pub limit: u32,
+}
+
+/// Claims events of each sink up to its limit, whatever waits for the others. With `in_order` it claims first events of
+/// aggregates alone.
+///
+/// # Errors
+///
+/// See [`ClaimError`].
+pub async fn claim_by_sink(
+    client: &impl Executor,
+    worker: &WorkerId,
+    size: BatchSize,
+    in_order: bool,
+    routes: &[ClaimRoute<'_>],
+) -> Result<Claim, ClaimError> {
+    let processor = ProcessorId::fresh(worker);
+    let arguments = [
+        (&processor.as_str() as &(dyn tokio_postgres::types::ToSql + Sync), Type::TEXT),
+        (&i32::from(size.get()), Type::INT4),
+        (&in_order, Type::BOOL),
+        (&Json(routes), Type::JSONB),
+    ];
+    let rows = client.fetch_all(CLAIM_BY_SINK, &arguments).await?;
+    claim_of(processor, &rows)
+}
+
 /// Claims the newest event that has not failed and has no earlier unprocessed event of its aggregate: it shows whether a
 /// failing sink works again.
 ///
@@ -147,15 +189,16 @@ pub async fn claim_newest(client: &impl Executor, worker: &WorkerId) -> Result<C
 
 fn claim_of(processor: ProcessorId, rows: &[Row]) -> Result<Claim, ClaimError> {
     let Some(first) = rows.first() else {
-        return Ok(Claim { processor, events: Vec::new(), taken_over: 0, opened_epoch: None });
+        return Ok(Claim { processor, events: Vec::new(), taken_over: 0, epoch: None, opened_epoch: None });
     };
     let taken_over: Option<&str> = first.try_get("taken_over")?;
     let taken_over = taken_over.and_then(|count| count.parse().ok()).unwrap_or(0);
+    let epoch = claim_epoch(first.try_get("epoch")?);
     let opened_epoch = opened_epoch(first.try_get("opened_epoch")?);
     // A claim that brings nothing leaves one row without an event.
     let nothing = first.try_get::<_, Option<i64>>("id")?.is_none();
     let events = if nothing { Vec::new() } else { rows.iter().map(claimed).collect::<Result<_, _>>()? };
-    Ok(Claim { processor, events, taken_over, opened_epoch })
+    Ok(Claim { processor, events, taken_over, epoch, opened_epoch })
 }
 
 /// Records how an event went.

@@ -6,26 +6,35 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::Serialize;
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{Json, Type};
 
 use super::claimed::{self, claimed};
 use super::{Claimed, EntryId, Lease, Reason, Status};
 use crate::WorkerId;
-use crate::epoch::{OpenedEpoch, opened_epoch};
+use crate::epoch::{OpenedEpoch, claim_epoch, opened_epoch};
 use crate::error::{ClaimError, CompleteError};
 use crate::error::{DatabaseError, ErrorDetails};
 use crate::executor::Executor;
 
-/// The first row carries the epoch that the claim opened. The left join keeps that row if the claim returns nothing.
+/// The first row carries the epoch of the claim, and the one that it opened. The left join keeps that row if the claim returns nothing.
 const CLAIM: &str = "\
     select c.id, c.entity_type, c.entity_id, c.metadata, c.version, c.retry_count, c.max_retries, c.claim_token, c.created_at, \
-           case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.opened_epoch', true) end as opened_epoch \
+           case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.opened_epoch', true) end as opened_epoch, \
+           case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.epoch', true) end as epoch \
     from (values (1)) one \
     left join symphony.claim_metadata_batch($1, $2) with ordinality c on true";
+const CLAIM_BY_STORE: &str = "\
+    select c.id, c.entity_type, c.entity_id, c.metadata, c.version, c.retry_count, c.max_retries, c.claim_token, c.created_at, \
+           case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.opened_epoch', true) end as opened_epoch, \
+           case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.epoch', true) end as epoch \
+    from (values (1)) one \
+    left join symphony.claim_metadata_by_store($1, $2, $3) with ordinality c on true";
 const CLAIM_NEWEST: &str = "\
     select c.id, c.entity_type, c.entity_id, c.metadata, c.version, c.retry_count, c.max_retries, c.claim_token, c.created_at, \
-           case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.opened_epoch', true) end as opened_epoch \
+           case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.opened_epoch', true) end as opened_epoch, \
+           case when coalesce(c.ordinality, 1) = 1 then current_setting('symphony.epoch', true) end as epoch \
     from (values (1)) one \
     left join symphony.claim_newest_metadata($1) with ordinality c on true";
 const COMPLETE: &str = "\
@@ -41,6 +50,8 @@ const NEXT_DUE: &str = "select symphony.next_metadata_due()";
 pub struct Claim {
     /// The entries, in the order of their creation; empty if none was due.
     pub entries: Vec<Claimed>,
+    /// The epoch in which it was made.
+    pub epoch: Option<i64>,
     /// The epoch that the claim opened, because the server is not the one of the newest epoch.
     pub opened_epoch: Option<OpenedEpoch>,
 }
@@ -97,6 +108,33 @@ pub async fn claim(client: &impl Executor, worker: &WorkerId, size: i32) -> Resu
     claim_of(&client.fetch_all(CLAIM, &[(&worker.as_str(), Type::TEXT), (&size, Type::INT4)]).await?)
 }
 
+/// A route of a claim, and how many entries of its store the claim may return. The first that matches an entity decides.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClaimRoute<'a> {
+    /// The entity type, or `*`.
+    pub entity_type: &'a str,
+    /// The store.
+    pub store: &'a str,
+    /// At most so many entries of the store, by all of its routes.
+    pub limit: u32,
+}
+
+/// Claims entries of each store up to its limit, whatever waits for the others.
+///
+/// # Errors
+///
+/// See [`ClaimError`].
+pub async fn claim_by_store(
+    client: &impl Executor,
+    worker: &WorkerId,
+    size: i32,
+    routes: &[ClaimRoute<'_>],
+) -> Result<Claim, ClaimError> {
+    let arguments: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
+        [(&worker.as_str(), Type::TEXT), (&size, Type::INT4), (&Json(routes), Type::JSONB)];
+    claim_of(&client.fetch_all(CLAIM_BY_STORE, &arguments).await?)
+}
+
 /// Claims the newest entry that has not been attempted: it shows whether a failing store works again.
 ///
 /// # Errors
@@ -108,11 +146,12 @@ pub async fn claim_newest(client: &impl Executor, worker: &WorkerId) -> Result<C
 
 fn claim_of(rows: &[Row]) -> Result<Claim, ClaimError> {
     let Some(first) = rows.first() else { return Ok(Claim::default()) };
+    let epoch = claim_epoch(first.try_get("epoch")?);
     let opened_epoch = opened_epoch(first.try_get("opened_epoch")?);
     // A claim that brings nothing leaves one row without an entry.
     let nothing = first.try_get::<_, Option<uuid::Uuid>>("id")?.is_none();
     let entries = if nothing { Vec::new() } else { rows.iter().map(claimed).collect::<Result<_, _>>()? };
-    Ok(Claim { entries, opened_epoch })
+    Ok(Claim { entries, epoch, opened_epoch })
 }
 
 /// Completes 1 to 1000 claims. Each is decided separately: a refused one does not undo the others. The results are in

@@ -6,7 +6,7 @@ use std::time::Duration;
 use symphony_client::error::EnqueueError;
 use symphony_client::payment::tokio_postgres as producer;
 use symphony_db::error::{ClaimError, CompleteError, DatabaseError, OperateError};
-use symphony_db::locks::longest_wait;
+use symphony_db::locks::{longest_wait, rail_policy_holders};
 use symphony_db::payment::operator::{pause, redrive, resolve, set_rail};
 use symphony_db::payment::worker::{claim, complete, complete_batch, repair};
 use symphony_db::payment::{Outcome, RailAnswer, RailPolicy, Resolution, reader};
@@ -439,4 +439,26 @@ async fn an_enqueue_behind_a_hung_producer_ends_at_the_lock_timeout_of_its_sessi
     });
     assert!(refused.is_err());
     assert_eq!(wait, None);
+}
+
+#[tokio::test]
+async fn a_worker_that_leaves_its_transaction_open_is_named_as_the_holder_of_the_rails() {
+    let fixture = Fixture::new().await;
+    let executor = fixture.login("symphony_executor").await;
+    assert_eq!(rail_policy_holders(&executor).await.unwrap(), []);
+    let producer = fixture.login("symphony_ingest").await;
+    producer.batch_execute("begin").await.unwrap();
+    producer::enqueue(&producer, &instruction(1)).await.unwrap();
+    assert_eq!(rail_policy_holders(&executor).await.unwrap(), [], "a producer holds nothing up");
+
+    let hung = fixture.login("symphony_executor").await;
+    let claim = "begin; select from symphony.claim_outbox_batch(1, 'worker', 60)";
+    hung.batch_execute(&format!("set application_name = 'left open'; {claim}")).await.unwrap();
+    let held = rail_policy_holders(&executor).await.unwrap();
+    assert_eq!((held.len(), &*held[0].application), (1, "left open"));
+    assert_eq!(rail_policy_holders(&executor).await.unwrap(), held, "the same transaction");
+    hung.batch_execute(&format!("rollback; {claim}")).await.unwrap();
+    let next = rail_policy_holders(&executor).await.unwrap();
+    assert_eq!((next.len(), next[0].pid), (1, held[0].pid));
+    assert_ne!(next[0].transaction_key, held[0].transaction_key, "another transaction of the same session");
 }

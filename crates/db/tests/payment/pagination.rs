@@ -147,12 +147,13 @@ async fn dead_letters_are_listed_and_counted_by_kind_until_a_person_acted() {
         found(&reader::list_dead_letters(&operator, &filter, None, 50).await.unwrap())
     };
     let count = async || {
-        let count = reader::count_dead_letters(&operator, None, None).await.unwrap();
+        let count = reader::count_dead_letters(&operator, &DeadLetterFilter::default()).await.unwrap();
         assert!(!count.more);
         (count.known, count.unknown)
     };
     assert_eq!((list(true).await, list(false).await, count().await), (vec![ids[2]], vec![ids[1]], (1, 1)));
-    let elsewhere = reader::count_dead_letters(&operator, Some("elsewhere"), None).await.unwrap();
+    let elsewhere = DeadLetterFilter { rail_type: Some("elsewhere".to_owned()), ..DeadLetterFilter::default() };
+    let elsewhere = reader::count_dead_letters(&operator, &elsewhere).await.unwrap();
     assert_eq!((elsewhere.known, elsewhere.unknown), (0, 0));
 
     let first = reader::list_dead_letters(&operator, &DeadLetterFilter::default(), None, 1).await.unwrap();
@@ -191,7 +192,7 @@ async fn a_walk_over_failures_stops_and_says_so() {
         )
         .await
         .unwrap();
-    let count = reader::count_dead_letters(&fixture.root, None, None).await.unwrap();
+    let count = reader::count_dead_letters(&fixture.root, &DeadLetterFilter::default()).await.unwrap();
     assert_eq!((count.known, count.unknown, count.more), (5_000, 0, true));
     let filter = DeadLetterFilter { error_code: Some("OLDEST".to_owned()), ..DeadLetterFilter::default() };
     let first = reader::list_dead_letters(&fixture.root, &filter, None, 50).await.unwrap();

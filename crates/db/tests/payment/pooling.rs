@@ -34,7 +34,10 @@ async fn no_call_over_tokio_postgres_leaves_a_statement_on_the_connection() {
     assert_eq!(repair(client, &worker(), BatchSize::MAX).await.unwrap().len(), 1);
 
     let failure = claimed[1].outbox_id;
-    assert_eq!(reader::dead_letters(client, BatchSize::MAX).await.unwrap().len(), 1);
+    assert_eq!(
+        reader::dead_letters(client, &reader::DeadLetterFilter::default(), BatchSize::MAX).await.unwrap().len(),
+        1
+    );
     resolve(client, failure, Resolution::NotPaid, AUDIT).await.unwrap();
     redrive(client, failure, AUDIT).await.unwrap();
     set_rail(client, RAIL, &RailPolicy::default(), AUDIT).await.unwrap();

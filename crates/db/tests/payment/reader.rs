@@ -230,13 +230,20 @@ async fn dead_letters_show_unknown_outcomes_first_and_go_when_a_person_acted() {
     let unknown = fixture.claimed(2).await;
     complete(&fixture.root, &worker(), &completion(&unknown, failed(OUTCOME_UNKNOWN))).await.unwrap();
 
-    let letters = reader::dead_letters(&operator, BatchSize::MAX).await.unwrap();
+    let letters =
+        reader::dead_letters(&operator, &reader::DeadLetterFilter::default(), BatchSize::MAX).await.unwrap();
     let ids: Vec<_> = letters.iter().map(|letter| (letter.outbox_id, letter.outcome_unknown)).collect();
     assert_eq!(ids, [(unknown.outbox_id, true), (known.outbox_id, false)]);
-    assert_eq!(reader::dead_letters(&operator, BatchSize::ONE).await.unwrap(), letters[..1]);
+    assert_eq!(
+        reader::dead_letters(&operator, &reader::DeadLetterFilter::default(), BatchSize::ONE).await.unwrap(),
+        letters[..1]
+    );
 
     resolve(&operator, unknown.outbox_id, Resolution::Paid, AUDIT).await.unwrap();
-    assert_eq!(reader::dead_letters(&operator, BatchSize::MAX).await.unwrap(), letters[1..]);
+    assert_eq!(
+        reader::dead_letters(&operator, &reader::DeadLetterFilter::default(), BatchSize::MAX).await.unwrap(),
+        letters[1..]
+    );
 }
 
 #[tokio::test]

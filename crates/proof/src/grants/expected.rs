@@ -18,13 +18,14 @@ const ENQUEUE: [&str; 4] = [
     "symphony.create_metadata_entry",
     "m10_recovery.publish_outbox",
 ];
-const EXECUTE: [&str; 43] = [
+const EXECUTE: [&str; 47] = [
     "symphony.confirm_payment_outbox",
     "symphony.count_refused_confirmations",
     "symphony.count_open_orphans",
     "symphony.record_payment_orphan",
     "symphony.check_worker_history",
     "symphony.open_claim_session",
+    "symphony.server_epoch",
     "symphony.release_abandoned_events",
     "symphony.advise_on_unknown_outcome",
     "symphony.acquire_wakeup_lock",
@@ -42,11 +43,13 @@ const EXECUTE: [&str; 43] = [
     "symphony.payment_ledger_partitions",
     "symphony.payment_status",
     "symphony.quarantined_outboxes_total",
+    "symphony.rail_policy_lock_holders",
     "symphony.renew_outbox_leases",
     "symphony.release_outbox_leases",
     "symphony.repair_expired_leases",
     "symphony.wakeup_lock_key",
     "symphony.claim_metadata_batch",
+    "symphony.claim_metadata_by_store",
     "symphony.complete_metadata_batch",
     "symphony.mark_metadata_dlq",
     "symphony.mark_metadata_failed",
@@ -54,6 +57,7 @@ const EXECUTE: [&str; 43] = [
     "symphony.metadata_backlog",
     "symphony.next_metadata_due",
     "symphony.repair_metadata_entries",
+    "symphony.claim_events_by_sink",
     "symphony.claim_events_in_order",
     "symphony.claim_newest_event",
     "symphony.claim_newest_metadata",
@@ -89,9 +93,10 @@ const OPERATE: [&str; 21] = [
 /// For every role but symphony_auth.
 const FIND: [&str; 1] = ["symphony.find_metadata_by_entity"];
 /// Read-only functions without payloads.
-const READ: [&str; 23] = [
+const READ: [&str; 25] = [
     "symphony.count_refused_confirmations",
     "symphony.audit_export_end",
+    "symphony.is_open_orphan",
     "symphony.count_open_orphans",
     "symphony.count_payment_dead_letters",
     "symphony.find_archived_outboxes",
@@ -105,6 +110,7 @@ const READ: [&str; 23] = [
     "symphony.payment_recent_stats",
     "symphony.payment_status",
     "symphony.quarantined_outboxes_total",
+    "symphony.rail_policy_lock_holders",
     "symphony.search_payment_outboxes",
     "symphony.connected_relayers",
     "symphony.longest_lock_wait",

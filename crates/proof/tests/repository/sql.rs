@@ -207,6 +207,7 @@ fn each_change_of_an_event_is_in_one_function_and_retention_alone_deletes() {
     assert_eq!(
         files_that(&["update"], "outbox"),
         event(&[
+            "claim_events_by_sink",
             "claim_events_in_order",
             "claim_newest_event",
             "claim_outbox_events",
@@ -237,6 +238,7 @@ fn each_change_of_a_metadata_entry_is_in_one_function_and_retention_alone_delete
         files_that(&["update"], "metadata_outbox"),
         metadata(&[
             "claim_metadata_batch",
+            "claim_metadata_by_store",
             "claim_newest_metadata",
             "publish_metadata_claims",
             "try_complete_metadata_claim",

@@ -138,7 +138,7 @@ impl<L: Lane> EngineState<L> {
 
     fn claimed(&mut self, capacity: &ClaimCapacity, sent: Instant, claim: ClaimResult<L>, now: Instant) {
         self.claiming = false;
-        let Claim { jobs, taken_over, is_rate_limited } = match claim {
+        let Claim { jobs, taken_over, is_rate_limited, asked } = match claim {
             Ok(claim) => claim,
             Err(error) => {
                 self.wake.claim_failed(&error, now);
@@ -148,15 +148,15 @@ impl<L: Lane> EngineState<L> {
         };
         log_recovery("claim", &mut self.wake.backoff);
         self.log_taken_over(&taken_over);
-        let rows = jobs.len();
+        let (rows, asked) = (jobs.len(), asked.unwrap_or(capacity.total()));
         let started = self.start(jobs, capacity, sent, now);
         let fill = match rows {
             0 => ClaimFill::Empty,
-            rows if rows >= capacity.total() => ClaimFill::Full,
+            rows if rows >= asked => ClaimFill::Full,
             _ => ClaimFill::Partial,
         };
         self.meter.claim(fill, rows, now.saturating_duration_since(sent));
-        self.wake.claimed(capacity.total(), started, now);
+        self.wake.claimed(asked, started, now);
         if is_rate_limited {
             self.wake.scheduled();
         }

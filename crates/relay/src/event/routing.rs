@@ -50,6 +50,11 @@ impl Routes {
         Self(routes)
     }
 
+    /// The routes, in their order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Route> {
+        self.0.iter()
+    }
+
     /// The sinks that the routes name.
     pub fn sinks(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|route| route.sink.as_str())

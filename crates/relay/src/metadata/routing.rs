@@ -20,6 +20,11 @@ impl Routes {
         Self(routes)
     }
 
+    /// The routes, in their order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Route> {
+        self.0.iter()
+    }
+
     /// The stores that the routes name.
     pub fn stores(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|route| route.store.as_str())

@@ -1,15 +1,12 @@
 //! Remembers the last commits that the database has acknowledged to this process, and asks each new session for them.
 //!
 //! WAL is a prefix: if a commit is there, none before it is lost. If it is not, the server has lost history, whatever its
-//! identity says, and a new epoch is opened before this process claims there. A server whose epoch is lower than one that
-//! this process has seen may be an old primary, and is refused. The rule is in SQL: `check_worker_history`.
+//! identity says, and a new epoch is opened before this process claims there. The rule is in SQL: `check_worker_history`.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use symphony_db::payment::worker::Commit;
-
-use crate::lane::LaneError;
 
 /// Calls run side by side, and the one that was acknowledged last need not have been committed last. So a few are
 /// remembered, and each of them must be there.
@@ -67,22 +64,14 @@ impl<C: Copy> History<C> {
         (state.epoch, state.commits.iter().copied().collect())
     }
 
-    /// A server has shown this epoch. A lower one than before is refused. With a higher one the commits are forgotten: it may be
-    /// the answer to their loss, and the next session must not be asked for them again.
-    pub(super) fn see(&self, epoch: i64) -> Result<(), LaneError> {
+    /// A claim was made in this epoch. After another one the commits are forgotten: it may be the answer to their loss, and the
+    /// next session must not be asked for them again.
+    pub(super) fn see(&self, epoch: i64) {
         let mut state = self.state();
-        if let Some(seen) = state.epoch.filter(|seen| *seen > epoch) {
-            let next = seen + 1;
-            return Err(LaneError::Refused(format!(
-                "the server is in epoch {epoch}, and this relayer has seen epoch {seen}: it may be an old primary. If it was \
-                 restored, run: symphony recover open --at-least {next}"
-            )));
-        }
         if state.epoch.replace(epoch) != Some(epoch) {
             state.commits.clear();
             state.completions.clear();
         }
-        Ok(())
     }
 
     /// The database has acknowledged a claim.
@@ -119,17 +108,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_of_an_earlier_epoch_is_refused() {
-        let history = History::<u32>::new(SavedHistory::default());
-        history.see(3).unwrap();
-        history.see(3).unwrap();
-        let refused = history.see(2).unwrap_err().to_string();
-        assert!(refused.contains("epoch 3") && refused.contains("--at-least 4"), "{refused}");
-        history.see(5).unwrap();
-        assert_eq!(history.remembered().0, Some(5));
-    }
-
-    #[test]
     fn the_last_commits_are_remembered_without_those_of_released_leases() {
         let history = History::new(SavedHistory::default());
         (0..20).for_each(|commit| history.claimed(commit));
@@ -140,20 +118,20 @@ mod tests {
     #[test]
     fn a_new_epoch_ends_what_is_remembered() {
         let history = History::new(SavedHistory::default());
-        history.see(2).unwrap();
+        history.see(2);
         history.claimed('a');
-        history.see(2).unwrap();
+        history.see(2);
         assert_eq!(history.remembered(), (Some(2), vec!['a']));
-        history.see(3).unwrap();
+        history.see(3);
         assert_eq!(history.remembered(), (Some(3), vec![]));
     }
 
     #[test]
     fn completions_of_the_newest_epoch_are_saved_and_a_later_process_asks_for_them() {
         let history = History::new(SavedHistory::default());
-        history.see(2).unwrap();
+        history.see(2);
         history.completed(1);
-        history.see(3).unwrap();
+        history.see(3);
         (2..30).for_each(|commit| history.completed(commit));
         // Many claims without a result do not replace what may be saved.
         (30..50).for_each(|commit| history.claimed(commit));
@@ -161,7 +139,7 @@ mod tests {
         assert_eq!(saved, SavedHistory { epoch: Some(3), completions: (22..30).collect() });
         let later = History::new(saved.clone());
         assert_eq!(later.remembered(), (Some(3), saved.completions.clone()));
-        later.see(3).unwrap();
+        later.see(3);
         assert_eq!(later.to_save(), saved, "what was saved is saved again");
     }
 }

@@ -1,7 +1,7 @@
 //! The fixture: a database with the event lane, a fake sink that records events, and relayers.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,10 +9,12 @@ use symphony_client::event::tokio_postgres as publisher;
 use symphony_db::connect::Target;
 use symphony_db::event::Event;
 use symphony_db::listener::Channel;
+use symphony_relay::epoch::EpochFence;
 use symphony_relay::event::order::Order;
 use symphony_relay::event::routing::{Route, Routes};
 use symphony_relay::event::{EventConfig, EventLane};
 use symphony_relay::listener::PostgresListener;
+use symphony_relay::metrics::Meter;
 use symphony_relay::rail::BoxFuture;
 use symphony_relay::sink::{Message, Published, Sink};
 use symphony_relay::stop::StopHandle;
@@ -24,7 +26,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
 /// The program's default for events.
-const SLOTS: usize = 64;
+pub(crate) const SLOTS: usize = 64;
 
 /// A fake sink that records events and returns scripted results.
 #[derive(Default)]
@@ -127,7 +129,20 @@ pub(crate) struct Fixture {
     database: Database,
     pub(crate) owner: Client,
     pub(crate) sink: Arc<FakeSink>,
+    /// What the relayers know of epochs, as the lanes of one process share it.
+    pub(crate) fence: Arc<EpochFence>,
+    failed_calls: Arc<FailedCalls>,
     target: Arc<Target>,
+}
+
+/// Counts the calls to the database that failed.
+#[derive(Debug, Default)]
+struct FailedCalls(AtomicUsize);
+
+impl Meter for FailedCalls {
+    fn call_failed(&self, _call: &'static str) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 /// A running relayer.
@@ -149,26 +164,54 @@ impl Fixture {
         let owner = database.connect().await.unwrap();
         let url = database.url_as_login(&["symphony_executor"]).await.unwrap();
         let target = Arc::new(Target::parse(&url).unwrap());
-        Self { database, owner, sink: Arc::default(), target }
+        Self { database, owner, sink: Arc::default(), fence: Arc::default(), failed_calls: Arc::default(), target }
     }
 
     pub(crate) fn start(&self, order: Order, routes: Vec<Route>) -> Relayer {
+        self.start_with(order, routes, BTreeMap::from([("memory".to_owned(), Arc::clone(&self.sink))]))
+    }
+
+    /// Starts a relayer with these sinks, by name.
+    pub(crate) fn start_with(
+        &self,
+        order: Order,
+        routes: Vec<Route>,
+        sinks: BTreeMap<String, Arc<FakeSink>>,
+    ) -> Relayer {
         let config = EventConfig {
             source: "//test".to_owned(),
             routes: Routes::new(routes),
-            sinks: BTreeMap::from([("memory".to_owned(), Arc::clone(&self.sink) as Arc<dyn Sink>)]),
+            sinks: sinks.into_iter().map(|(name, sink)| (name, sink as Arc<dyn Sink>)).collect(),
             order,
         };
-        let lane = EventLane::new(Arc::clone(&self.target), "test".into(), config);
+        let lane =
+            EventLane::new(Arc::clone(&self.target), "test".into(), config).with_fence(Arc::clone(&self.fence));
         let listener = PostgresListener::new(Arc::clone(&self.target), Channel::EVENT);
         let (stop, stop_signal) = StopHandle::new();
         let engine = Engine::new(Arc::new(lane), Settings { slots: SLOTS, ..Settings::default() }).unwrap();
+        let engine = engine.with_meter(Arc::clone(&self.failed_calls) as Arc<dyn Meter>);
         Relayer { stop, task: tokio::spawn(engine.run(Some(listener), stop_signal)) }
     }
 
     pub(crate) async fn publish(&self, aggregate_type: &str, aggregate_id: &str, event_type: &str) -> i64 {
         let event = Event::new(aggregate_type, aggregate_id, event_type, serde_json::json!({ "n": 1 }));
         publisher::publish(&self.owner, &event).await.unwrap().0
+    }
+
+    /// Opens an epoch as an operator, with this number.
+    pub(crate) async fn open_epoch(&self, counter: i64) {
+        self.owner.execute("select symphony.open_epoch('fixture', 'a test', $1)", &[&counter]).await.unwrap();
+    }
+
+    /// How many calls of relayers to the database have failed.
+    pub(crate) fn failed_calls(&self) -> usize {
+        self.failed_calls.0.load(Ordering::SeqCst)
+    }
+
+    /// Waits until another call of a relayer has failed.
+    pub(crate) async fn until_a_call_fails(&self) {
+        let before = self.failed_calls();
+        self.until("a call fails", async || self.failed_calls() > before).await;
     }
 
     pub(crate) async fn count(&self, sql: &str) -> i64 {

@@ -5,9 +5,11 @@
 
 mod claim_session;
 mod fixture;
+mod old_primary;
 mod order;
 mod outage;
 mod poison;
+mod slow_sinks;
 
 use std::time::Duration;
 

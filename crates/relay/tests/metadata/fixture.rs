@@ -1,15 +1,18 @@
 //! The fixture: a database with the metadata lane, a fake store that records writes, and relayers.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use symphony_client::metadata::tokio_postgres as producer;
 use symphony_db::connect::Target;
 use symphony_db::listener::Channel;
 use symphony_db::metadata::{Entity, Entry, EntryId, reader};
+use symphony_relay::epoch::EpochFence;
 use symphony_relay::listener::PostgresListener;
 use symphony_relay::metadata::routing::{Route, Routes};
 use symphony_relay::metadata::{MetadataConfig, MetadataLane};
+use symphony_relay::metrics::Meter;
 use symphony_relay::rail::BoxFuture;
 use symphony_relay::stop::StopHandle;
 use symphony_relay::store::{Record, Store, Written};
@@ -20,6 +23,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
+/// The slots of a relayer with several stores.
+pub(crate) const SLOTS: usize = 64;
 /// The type of entities that the fake store fails to write.
 pub(crate) const POISON: &str = "poison";
 
@@ -72,6 +77,11 @@ impl FakeStore {
         self.blocked.send_replace(false);
     }
 
+    /// How many writes are running now.
+    pub(crate) fn running(&self) -> usize {
+        self.running.lock().unwrap().values().sum()
+    }
+
     /// The maximum number of writes of one entity that ran at the same time.
     pub(crate) fn max_concurrent_per_key(&self) -> usize {
         *self.max_running.lock().unwrap()
@@ -112,7 +122,20 @@ pub(crate) struct Fixture {
     _database: Database,
     pub(crate) owner: Client,
     pub(crate) store: Arc<FakeStore>,
+    /// What the relayers know of epochs, as the lanes of one process share it.
+    pub(crate) fence: Arc<EpochFence>,
+    failed_calls: Arc<FailedCalls>,
     target: Arc<Target>,
+}
+
+/// Counts the calls to the database that failed.
+#[derive(Debug, Default)]
+struct FailedCalls(AtomicUsize);
+
+impl Meter for FailedCalls {
+    fn call_failed(&self, _call: &'static str) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 /// A running relayer.
@@ -136,7 +159,14 @@ impl Fixture {
         // The executor role is enough.
         let url = database.url_as_login(&["symphony_executor"]).await.unwrap();
         let target = Arc::new(Target::parse(&url).unwrap());
-        Self { _database: database, owner, store: Arc::default(), target }
+        Self {
+            _database: database,
+            owner,
+            store: Arc::default(),
+            fence: Arc::default(),
+            failed_calls: Arc::default(),
+            target,
+        }
     }
 
     /// A lane whose only route matches this entity type, or `*`.
@@ -145,13 +175,31 @@ impl Fixture {
             routes: Routes::new(vec![Route { entity_type: entity_type.to_owned(), store: "memory".to_owned() }]),
             stores: BTreeMap::from([("memory".to_owned(), Arc::clone(&self.store) as Arc<dyn Store>)]),
         };
-        MetadataLane::new(Arc::clone(&self.target), "test".into(), config)
+        MetadataLane::new(Arc::clone(&self.target), "test".into(), config).with_fence(Arc::clone(&self.fence))
+    }
+
+    /// Starts a relayer with these stores, each for the entity type of its name.
+    pub(crate) fn start_with(&self, stores: &BTreeMap<String, Arc<FakeStore>>) -> Relayer {
+        let route = |name: &String| Route { entity_type: name.clone(), store: name.clone() };
+        let config = MetadataConfig {
+            routes: Routes::new(stores.keys().map(route).collect()),
+            stores: stores
+                .iter()
+                .map(|(name, store)| (name.clone(), Arc::clone(store) as Arc<dyn Store>))
+                .collect(),
+        };
+        let lane = MetadataLane::new(Arc::clone(&self.target), "test".into(), config);
+        let (stop, stop_signal) = StopHandle::new();
+        let listener = PostgresListener::new(Arc::clone(&self.target), Channel::METADATA);
+        let engine = Engine::new(Arc::new(lane), Settings { slots: SLOTS, ..Settings::default() }).unwrap();
+        Relayer { stop, task: tokio::spawn(engine.run(Some(listener), stop_signal)) }
     }
 
     pub(crate) fn start(&self, entity_type: &str) -> Relayer {
         let listener = PostgresListener::new(Arc::clone(&self.target), Channel::METADATA);
         let (stop, stop_signal) = StopHandle::new();
         let engine = Engine::new(Arc::new(self.lane(entity_type)), Settings::default()).unwrap();
+        let engine = engine.with_meter(Arc::clone(&self.failed_calls) as Arc<dyn Meter>);
         Relayer { stop, task: tokio::spawn(engine.run(Some(listener), stop_signal)) }
     }
 
@@ -159,6 +207,22 @@ impl Fixture {
         let entry = Entry::new(Entity::new(entity_type, entity_id).unwrap(), serde_json::json!({ "title": "A" }))
             .with_max_retries(max_retries);
         producer::create(&self.owner, &entry).await.unwrap()
+    }
+
+    /// Opens an epoch as an operator, with this number.
+    pub(crate) async fn open_epoch(&self, counter: i64) {
+        self.owner.execute("select symphony.open_epoch('fixture', 'a test', $1)", &[&counter]).await.unwrap();
+    }
+
+    /// How many calls of relayers to the database have failed.
+    pub(crate) fn failed_calls(&self) -> usize {
+        self.failed_calls.0.load(Ordering::SeqCst)
+    }
+
+    /// Makes every claim one of 6 minutes ago.
+    pub(crate) async fn expire_claims(&self) {
+        let expire = "update symphony.metadata_outbox set processing_started_at = now() - interval '6 minutes' where status = 'PROCESSING'";
+        self.owner.execute(expire, &[]).await.unwrap();
     }
 
     pub(crate) async fn entry(&self, id: EntryId) -> reader::MetadataEntry {

@@ -6,7 +6,9 @@
 mod captured_log;
 mod dead_letters;
 mod fixture;
+mod old_primary;
 mod poison;
+mod slow_stores;
 
 use symphony_relay::store::Written;
 

@@ -39,6 +39,7 @@ use crate::{
     failure::{ExitStatus, Failure},
     output::OutputFormat,
     table::Table,
+    values,
 };
 
 use export::{Export, file_failure};
@@ -62,8 +63,8 @@ pub(crate) struct Arguments {
     /// Folder for the archives of this database; it must exist
     #[arg(long, value_name = "FOLDER")]
     to: PathBuf,
-    /// Leave out partitions that end after this time
-    #[arg(long, value_name = "TIME")]
+    /// Leave out partitions that end after this date or time
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
     before: Option<Timestamp>,
     /// Show what would be archived and what prevents it; change nothing
     #[arg(long)]

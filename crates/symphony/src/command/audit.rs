@@ -12,7 +12,7 @@ use super::with_examples;
 use crate::{
     database::Database,
     failure::{ExitStatus, Failure},
-    output,
+    output, values,
 };
 
 /// How long an export waits for open transactions that may still write to the audit log.
@@ -23,7 +23,7 @@ const EXPORT_WAIT: Duration = Duration::from_secs(5);
 /// Payloads are left out. Needs a login with the role symphony_auditor, symphony_readonly or symphony_operator.
 #[derive(clap::Args)]
 #[command(after_help = with_examples(
-    "  symphony audit operations --from 2026-05-01T00:00Z --to 2026-06-01T00:00Z > may.csv\n  \
+    "  symphony audit operations --from 2026-05-01 --to 2026-06-01 > may.csv\n  \
      symphony audit outbox 0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f --format ndjson",
 ))]
 pub(crate) struct Arguments {
@@ -38,14 +38,14 @@ enum What {
     /// Waits up to 5 s for open transactions that have written, and fails if one stays open. If the period ends in
     /// the future, the export ends now; a message on stderr says at which time, and the next export starts there.
     #[command(after_help = with_examples(
-        "  symphony audit operations --from 2026-05-01T00:00Z --to 2026-06-01T00:00Z --format ndjson",
+        "  symphony audit operations --from 2026-05-01T09:30Z --to 2026-06-01 --format ndjson",
     ))]
     Operations {
-        /// Start of the period, inclusive, such as 2026-05-01T00:00Z
-        #[arg(long, value_name = "TIME")]
+        /// Start of the period, inclusive: a date, which begins at midnight UTC, or a time such as 2026-05-01T09:30Z
+        #[arg(long, value_name = "TIME", value_parser = values::time)]
         from: Timestamp,
         /// End of the period, exclusive
-        #[arg(long, value_name = "TIME")]
+        #[arg(long, value_name = "TIME", value_parser = values::time)]
         to: Timestamp,
         /// Output format: csv or ndjson
         #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
@@ -55,7 +55,7 @@ enum What {
     #[command(after_help = with_examples("  symphony audit outbox 0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f"))]
     Outbox {
         /// Outbox id
-        #[arg(value_name = "OUTBOX")]
+        #[arg(value_name = "OUTBOX", value_parser = values::outbox_id)]
         outbox_id: OutboxId,
         /// Output format: csv or ndjson
         #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
@@ -101,10 +101,15 @@ async fn operations(database: &Database, range: Range, format: Format) -> Result
 async fn outbox(database: &Database, id: OutboxId, format: Format) -> Result<ExitStatus, Failure> {
     let client = database.connect().await?;
     let timeline = export::timeline(&client, id).await?;
-    let timeline = timeline.ok_or_else(|| Failure::new(format!("there is no outbox {id} in this database")))?;
+    let timeline = timeline.ok_or_else(|| not_found(id))?;
     let header = format.header::<export::TimelineRecord>().map_err(unwritten)?;
     output::print_line(&(header + &format.lines(&timeline).map_err(unwritten)?))?;
     Ok(ExitStatus::Success)
+}
+
+fn not_found(id: OutboxId) -> Failure {
+    Failure::new(format!("there is no outbox {id} in this database"))
+        .hint("find it with: symphony inspect INSTRUCTION")
 }
 
 fn unwritten(error: export::Error) -> Failure {

@@ -7,7 +7,7 @@ use symphony_db::{
     error::OperateError,
     payment::{
         Resolution, operator,
-        reader::{self, DeadLetter, HeldStream},
+        reader::{self, DeadLetter, DeadLetterFilter, HeldStream},
     },
 };
 use tokio_postgres::Client;
@@ -18,6 +18,7 @@ use crate::{
     failure::{ExitStatus, Failure},
     output::OutputFormat,
     table::Table,
+    values,
 };
 
 /// List, redrive and resolve dead letters: payments that failed terminally
@@ -37,11 +38,15 @@ pub(crate) struct Arguments {
 #[derive(clap::Subcommand)]
 enum Action {
     /// List dead letters that wait for a decision: unknown outcomes first, then the oldest
-    #[command(after_help = with_examples("  symphony dlq list --limit 20"))]
+    #[command(after_help = with_examples(
+        "  symphony dlq list --limit 20\n  symphony dlq list --rail sepa --rail-code AC04",
+    ))]
     List {
         /// Maximum number of rows, 1 to 1000
         #[arg(long, value_name = "N", default_value = "100")]
         limit: BatchSize,
+        #[command(flatten)]
+        filter: Filter,
         #[command(flatten)]
         format: OutputFormat,
     },
@@ -61,8 +66,8 @@ enum Action {
     /// A filter never matches an unknown outcome: the payment may have been made. Resolve those first, one by one.
     #[command(after_help = with_examples(
         "  symphony dlq redrive 0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f --actor ana --reason 'account was corrected'\n  \
-         symphony dlq redrive --rail sepa --error-code NO_ACCOUNT --dry-run\n  \
-         symphony dlq redrive --rail sepa --error-code NO_ACCOUNT --expect 12 --actor ana --reason 'accounts were corrected'",
+         symphony dlq redrive --rail sepa --rail-code AC04 --dry-run\n  \
+         symphony dlq redrive --rail sepa --rail-code AC04 --expect 12 --actor ana --reason 'accounts were corrected'",
     ))]
     Redrive(redrive::Arguments),
     /// Resolve a dead letter: record what you found out, with the evidence as the reason
@@ -71,7 +76,7 @@ enum Action {
     ))]
     Resolve {
         /// Outbox id of the dead letter
-        #[arg(value_name = "OUTBOX")]
+        #[arg(value_name = "OUTBOX", value_parser = values::dead_letter_id)]
         outbox_id: OutboxId,
         /// Resolution: it was paid, it was not paid, or a known failure needs no further attempt
         #[arg(long = "as", value_name = "PAID|NOT_PAID|SKIPPED")]
@@ -83,12 +88,37 @@ enum Action {
     },
 }
 
+/// Which dead letters: all, without an option.
+#[derive(clap::Args)]
+struct Filter {
+    /// Filter: dead letters of this rail
+    #[arg(long, value_name = "NAME")]
+    rail: Option<String>,
+    /// Filter: with this error code of Symphony, such as RAIL_REFUSED
+    #[arg(long, value_name = "CODE")]
+    error_code: Option<String>,
+    /// Filter: with this code of the rail, such as AC04
+    #[arg(long, value_name = "CODE")]
+    rail_code: Option<String>,
+}
+
+impl Filter {
+    fn of_all(&self) -> DeadLetterFilter {
+        DeadLetterFilter {
+            outcome_unknown: None,
+            rail_type: self.rail.clone(),
+            error_code: self.error_code.clone(),
+            rail_code: self.rail_code.clone(),
+        }
+    }
+}
+
 impl Arguments {
     pub(crate) async fn run(self, database: &Database) -> Result<ExitStatus, Failure> {
         let client = database.connect().await?;
         match self.action {
-            Action::List { limit, format } => {
-                let letters = reader::dead_letters(&client, limit).await?;
+            Action::List { limit, filter, format } => {
+                let letters = reader::dead_letters(&client, &filter.of_all(), limit).await?;
                 format.print(&letters, || text(&letters))?;
             }
             Action::Held { limit, format } => {
@@ -149,8 +179,17 @@ fn text(letters: &[DeadLetter]) -> String {
     if letters.is_empty() {
         return "the dead-letter queue is empty".to_owned();
     }
-    let mut table =
-        Table::new(["outbox", "instruction", "participant", "rail", "attempts", "error", "paid?", "failed at"]);
+    let mut table = Table::new([
+        "outbox",
+        "instruction",
+        "participant",
+        "rail",
+        "attempts",
+        "error",
+        "rail code",
+        "paid?",
+        "failed at",
+    ]);
     for letter in letters {
         table.push([
             letter.outbox_id.to_string(),
@@ -159,6 +198,7 @@ fn text(letters: &[DeadLetter]) -> String {
             letter.rail_type.clone(),
             letter.attempt_no.to_string(),
             letter.error_code.clone(),
+            letter.rail_code.clone().unwrap_or_default(),
             if letter.outcome_unknown { "unknown".to_owned() } else { "no".to_owned() },
             letter.failed_at.strftime("%Y-%m-%d %H:%M:%SZ").to_string(),
         ]);

@@ -12,6 +12,7 @@ use crate::{
     database::Database,
     failure::{ExitStatus, Failure},
     output::OutputFormat,
+    values,
 };
 
 /// Outboxes per page when the payments of an instruction are looked up.
@@ -28,7 +29,7 @@ const PAGE_SIZE: i32 = 200;
 ))]
 pub(crate) struct Arguments {
     /// Outbox id of the payment
-    #[arg(value_name = "OUTBOX", conflicts_with = "instruction", required_unless_present = "instruction")]
+    #[arg(value_name = "OUTBOX", value_parser = values::outbox_id, conflicts_with = "instruction", required_unless_present = "instruction")]
     outbox_id: Option<OutboxId>,
     /// Erase all payments of this instruction
     #[arg(long, value_name = "ID")]

@@ -84,7 +84,7 @@ enum Action {
     /// Compare a rail with the bank's export; exit code 1 if they differ
     ///
     /// Lists what the bank executed without a payment here, or with one that is not DISPATCHED, and what is DISPATCHED here and
-    /// absent in the export. Changes nothing but the audit log. Afterwards the orphaned outcomes of the rail count as compared.
+    /// absent in the export. Changes nothing but the audit log. Afterwards the orphaned outcomes of the rail in that time count as compared.
     #[command(after_help = with_examples(
         "  symphony recover reconcile --bank-export may.csv --rail sepa --actor ana --reason 'failover of 3 May'\n  \
          symphony recover reconcile --bank-export may.csv --rail sepa --key-column EndToEndId --time-column Booked \\\n    \
@@ -170,6 +170,7 @@ fn orphans(orphans: &[OrphanedOutcome]) -> String {
     }
     let mut table = Table::new([
         "recorded",
+        "open",
         "kind",
         "rail",
         "key",
@@ -184,6 +185,7 @@ fn orphans(orphans: &[OrphanedOutcome]) -> String {
         let plain = |text: &Option<String>| text.clone().unwrap_or_default();
         table.push([
             orphan.created_at.to_string(),
+            if orphan.is_open { "yes".to_owned() } else { String::new() },
             orphan.kind.to_string(),
             plain(&orphan.rail_type),
             plain(&orphan.idempotency_key),

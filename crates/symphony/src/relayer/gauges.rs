@@ -21,11 +21,13 @@ use symphony_relay::session_pool::SessionPool;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use super::lock_holders::LockHolders;
+
 /// How long a read is reused.
 const CACHE_TTL: Duration = Duration::from_secs(5);
 /// How long a read may take before the scrape continues without these gauges.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
-/// Seconds after which a wait for a lock is logged.
+/// Seconds after which a wait for a lock, and a lock on the policies of the rails, is logged.
 const LONG_LOCK_WAIT: f64 = 10.0;
 /// Seconds between two reads by which the database's clock may differ from this process's: more was a step.
 const MAX_CLOCK_DRIFT: f64 = 1.0;
@@ -40,6 +42,7 @@ pub(crate) struct Gauges {
     rails: BTreeSet<String>,
     cached: Mutex<Option<(Instant, String)>>,
     clock: Mutex<ClockSteps>,
+    lock_holders: Mutex<LockHolders>,
 }
 
 /// The values of one rail, or of a lane without rails.
@@ -98,6 +101,7 @@ impl Gauges {
             rails,
             cached: Mutex::default(),
             clock: Mutex::default(),
+            lock_holders: Mutex::default(),
         }
     }
 
@@ -111,7 +115,8 @@ impl Gauges {
         }
         let read = async {
             let (sample, clock) = (self.sample().await?, self.clock().await?);
-            let sessions = Sessions { lock_wait: self.lock_wait().await?, share_name: self.shares_name().await? };
+            let lock_wait = self.lock_wait().await?.max(self.rails_held().await?);
+            let sessions = Sessions { lock_wait, share_name: self.shares_name().await? };
             Ok::<_, LaneError>((sample, clock, sessions, self.ledger().await?))
         };
         let text = match timeout(QUERY_TIMEOUT, read).await {
@@ -196,6 +201,29 @@ impl Gauges {
         Ok(wait.seconds)
     }
 
+    /// For how many seconds a transaction has held the policies of the rails, as far as this process knows. A long one is
+    /// logged with its session.
+    async fn rails_held(&self) -> Result<f64, LaneError> {
+        if !self.lanes.contains(&Lane::Payment) {
+            return Ok(0.0);
+        }
+        let holders = self.pool.call(async |session| locks::rail_policy_holders(session.client()).await).await?;
+        let held = self.lock_holders.lock().await.seen(holders, Instant::now());
+        let Some((holder, held)) = held else { return Ok(0.0) };
+        let seconds = held.as_secs_f64();
+        if seconds > LONG_LOCK_WAIT {
+            tracing::warn!(
+                event = "LOCK_WAIT",
+                seconds,
+                table = "symphony.payment_rails",
+                blocking_pid = holder.pid,
+                blocking_application = plain(&holder.application),
+                "a transaction is left open that keeps rails from being changed and an epoch from being opened"
+            );
+        }
+        Ok(seconds)
+    }
+
     /// Whether another relayer has this one's name.
     async fn shares_name(&self) -> Result<bool, LaneError> {
         let count = async |session: &Session| relayers::listeners_of(session.client(), &self.worker).await;
@@ -229,7 +257,7 @@ impl Gauges {
 /// What the sessions of the database show.
 #[derive(Clone, Copy)]
 struct Sessions {
-    /// For how many seconds one has waited for a lock on a table of ours.
+    /// For how many seconds one has waited for a lock on a table of ours, or held the policies of the rails.
     lock_wait: f64,
     /// Whether another relayer has this one's name.
     share_name: bool,
@@ -387,7 +415,8 @@ fn render(sample: &Sample, clock: Clock, sessions: Sessions, ledger: Option<Ledg
     // Writing to a String cannot fail.
     let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} counter\n{name}_total {steps}");
     let name = "symphony_lock_wait_seconds";
-    let help = "For how long a session has waited for a lock on a table of Symphony; 0 if none waits";
+    let help =
+        "For how long a session has waited for a lock on a table of Symphony, or held the policies of the rails";
     let Sessions { lock_wait, share_name } = sessions;
     let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} gauge\n{name} {lock_wait}");
     let name = "symphony_worker_name_shared";

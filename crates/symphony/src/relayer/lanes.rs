@@ -8,6 +8,7 @@ use symphony_db::WorkerId;
 use symphony_db::connect::Target;
 use symphony_db::listener::Channel;
 use symphony_db::schema::Lane;
+use symphony_relay::epoch::EpochFence;
 use symphony_relay::event::{EventConfig, EventLane};
 use symphony_relay::listener::PostgresListener;
 use symphony_relay::metadata::{MetadataConfig, MetadataLane};
@@ -72,9 +73,10 @@ impl ServedLanes {
         worker: &WorkerId,
         traces: Option<&Traces>,
     ) -> Result<Self, Failure> {
-        let payment = Payment::build(config, target, worker, traces)?;
-        let event = Event::build(config, target, worker, traces)?;
-        let metadata = Metadata::build(config, target, worker, traces)?;
+        let fence = Arc::new(EpochFence::default());
+        let payment = Payment::build(config, target, worker, &fence, traces)?;
+        let event = Event::build(config, target, worker, &fence, traces)?;
+        let metadata = Metadata::build(config, target, worker, &fence, traces)?;
         let graces = [
             payment.as_ref().map(|(_, grace)| *grace),
             event.as_ref().map(|(_, grace)| *grace),
@@ -178,7 +180,13 @@ impl ServedLanes {
 type Built<L> = Result<Option<(L, Duration)>, Failure>;
 
 impl Payment {
-    fn build(config: &Config, target: &Arc<Target>, worker: &WorkerId, traces: Option<&Traces>) -> Built<Self> {
+    fn build(
+        config: &Config,
+        target: &Arc<Target>,
+        worker: &WorkerId,
+        fence: &Arc<EpochFence>,
+        traces: Option<&Traces>,
+    ) -> Built<Self> {
         let rails = config.rails()?;
         if rails.is_empty() {
             callbacks::check_address(&config.callbacks, std::iter::empty())?;
@@ -198,7 +206,8 @@ impl Payment {
             .collect();
         callbacks::check_address(&config.callbacks, callback_rails.keys())?;
         let mut lane =
-            PaymentLane::new(Arc::clone(target), worker.clone(), config.payment.own.lease, rails_by_name);
+            PaymentLane::new(Arc::clone(target), worker.clone(), config.payment.own.lease, rails_by_name)
+                .with_fence(Arc::clone(fence));
         if traces.is_some() {
             lane = lane.with_trace_contexts();
         }
@@ -225,7 +234,13 @@ fn state_file(config: &Config, worker: &WorkerId) -> Result<Option<(StateFile, A
 }
 
 impl Event {
-    fn build(config: &Config, target: &Arc<Target>, worker: &WorkerId, traces: Option<&Traces>) -> Built<Self> {
+    fn build(
+        config: &Config,
+        target: &Arc<Target>,
+        worker: &WorkerId,
+        fence: &Arc<EpochFence>,
+        traces: Option<&Traces>,
+    ) -> Built<Self> {
         let (sections, routes) = (config.sinks()?, config.routes()?);
         if routes.sinks().next().is_none() {
             return Ok(None);
@@ -240,14 +255,21 @@ impl Event {
         let closing = sinks.values().cloned().collect();
         let (source, order) = (config.event.own.source.clone(), config.event.own.order);
         let lane =
-            EventLane::new(Arc::clone(target), worker.clone(), EventConfig { source, routes, sinks, order });
+            EventLane::new(Arc::clone(target), worker.clone(), EventConfig { source, routes, sinks, order })
+                .with_fence(Arc::clone(fence));
         let engine = engine(lane, settings, "event", traces.map(Traces::of_events))?;
         Ok(Some((Self { engine, sinks: closing }, grace)))
     }
 }
 
 impl Metadata {
-    fn build(config: &Config, target: &Arc<Target>, worker: &WorkerId, traces: Option<&Traces>) -> Built<Self> {
+    fn build(
+        config: &Config,
+        target: &Arc<Target>,
+        worker: &WorkerId,
+        fence: &Arc<EpochFence>,
+        traces: Option<&Traces>,
+    ) -> Built<Self> {
         let (sections, routes) = (config.stores()?, config.store_routes()?);
         if routes.stores().next().is_none() {
             return Ok(None);
@@ -256,7 +278,8 @@ impl Metadata {
         let settings = config.metadata_settings(&sections);
         let grace = settings.grace;
         let closing = stores.values().cloned().collect();
-        let lane = MetadataLane::new(Arc::clone(target), worker.clone(), MetadataConfig { routes, stores });
+        let lane = MetadataLane::new(Arc::clone(target), worker.clone(), MetadataConfig { routes, stores })
+            .with_fence(Arc::clone(fence));
         let engine = engine(lane, settings, "metadata", traces.map(Traces::of_metadata))?;
         Ok(Some((Self { engine, stores: closing }, grace)))
     }

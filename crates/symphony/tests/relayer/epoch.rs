@@ -2,7 +2,7 @@
 //! does not show, and refuses an old primary.
 
 use serde_json::{Value, json};
-use symphony_testkit::epoch::change_server;
+use symphony_testkit::epoch::{change_server, forget_later_epochs};
 use symphony_testkit::postgres::{Binaries, Cluster, Options};
 use symphony_testkit::proxy::{NewConnections, Proxy};
 use symphony_testkit::test_database::Server;
@@ -87,13 +87,7 @@ async fn a_relayer_refuses_a_server_whose_epoch_is_lower_than_one_it_has_seen() 
     harness.enqueue("before", 1).await;
     harness.reconcile().await;
     // The old primary: it has never heard of epoch 5.
-    let back = "alter table symphony.epoch disable trigger epochs_are_append_only;
-                alter table symphony.epoch disable trigger epochs_never_change;
-                delete from symphony.epoch where counter > 1;
-                alter table symphony.epoch enable always trigger epochs_are_append_only;
-                alter table symphony.epoch enable always trigger epochs_never_change;
-                update symphony.payment_rails set epoch = 1";
-    harness.superuser().await.batch_execute(back).await.unwrap();
+    forget_later_epochs(&harness.superuser().await).await.unwrap();
     harness.database.terminate_sessions().await.unwrap();
     harness.enqueue("fenced", 1).await;
     relayer.wait_for_log("it may be an old primary").await;

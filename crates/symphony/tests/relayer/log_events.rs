@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use symphony_testkit::proxy::{FaultKind, Proxy};
-use symphony_testkit::wait::DEFAULT_TIMEOUT;
+use symphony_testkit::wait::{DEFAULT_TIMEOUT, until};
 
 use crate::harness::{Harness, RAIL};
 use crate::producers::instruction;
@@ -70,4 +70,28 @@ async fn each_payment_that_ends_as_failed_is_one_warning_with_ids_and_codes() {
         );
         assert_eq!(harness.query_number(&known).await, 1, "{line}");
     }
+}
+
+#[tokio::test]
+async fn a_worker_that_holds_the_rails_is_named_although_no_call_waits_for_it_for_long() {
+    let harness = Harness::start().await;
+    let relayer = harness.start_relayer(&harness.settings()).await;
+    let hung = harness.database.connect_as("symphony_executor").await.unwrap();
+    let pid: i32 = hung.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
+    hung.batch_execute(
+        "set application_name = 'left open'; begin; select from symphony.claim_outbox_batch(1, 'worker', 60)",
+    )
+    .await
+    .unwrap();
+    // The gauge reads the database at each scrape; a transaction that it has seen for ten seconds is logged.
+    until("the holder is logged", DEFAULT_TIMEOUT, async || {
+        relayer.get("/metrics").await;
+        relayer.log_count("LOCK_WAIT").await > 0
+    })
+    .await
+    .unwrap();
+    let line: Value = serde_json::from_str(&relayer.wait_for_log("LOCK_WAIT").await).unwrap();
+    let named = (&line["table"], &line["blocking_pid"], &line["blocking_application"]);
+    assert_eq!(named, (&json!("symphony.payment_rails"), &json!(pid), &json!("left open")), "{line}");
+    relayer.stop().await;
 }

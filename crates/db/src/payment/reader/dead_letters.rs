@@ -16,14 +16,18 @@ const DLQ: &str = "\
     select outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_no, \
            error_code, error_message, rail_reference, rail_code, worker_id, created_at, failed_at, outcome_unknown \
     from symphony.payment_outbox_dlq \
+    where ($2::boolean is null or outcome_unknown = $2) \
+      and ($3::text is null or rail_type = $3) \
+      and ($4::text is null or error_code = $4) \
+      and ($5::text is null or rail_code = $5) \
     order by outcome_unknown desc, failed_at, outbox_id \
     limit $1";
 
 const LIST: &str = "\
     select dead_letters, examined, next_before \
-    from symphony.list_payment_dead_letters($1, $2, $3, $4, $5)";
+    from symphony.list_payment_dead_letters($1, $2, $3, $4, $5, $6)";
 
-const COUNT: &str = "select known, unknown, more, rails from symphony.count_payment_dead_letters($1, $2)";
+const COUNT: &str = "select known, unknown, more, rails from symphony.count_payment_dead_letters($1, $2, $3)";
 
 /// A row of `symphony.payment_outbox_dlq`: a terminal failure that no operator has redriven or resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -69,6 +73,8 @@ pub struct DeadLetterFilter {
     pub rail_type: Option<String>,
     /// Their error code.
     pub error_code: Option<String>,
+    /// The code that their rail gave.
+    pub rail_code: Option<String>,
 }
 
 /// How many of the latest 5000 terminal failures are dead letters.
@@ -117,23 +123,28 @@ pub async fn list_dead_letters(
                 (&filter.error_code, Type::TEXT),
                 (&before.map(|id| id.0), Type::UUID),
                 (&at_most, Type::INT4),
+                (&filter.rail_code, Type::TEXT),
             ],
         )
         .await?;
     page(&row, "dead_letters")
 }
 
-/// Counts dead letters, of one rail and error code if given.
+/// Counts dead letters that match, of known and unknown outcome whatever the filter says of that.
 ///
 /// # Errors
 ///
 /// See [`DatabaseError`].
 pub async fn count_dead_letters(
     client: &impl GenericClient,
-    rail_type: Option<&str>,
-    error_code: Option<&str>,
+    filter: &DeadLetterFilter,
 ) -> Result<DeadLetterCount, DatabaseError> {
-    let row = client.query_typed_one(COUNT, &[(&rail_type, Type::TEXT), (&error_code, Type::TEXT)]).await?;
+    let row = client
+        .query_typed_one(
+            COUNT,
+            &[(&filter.rail_type, Type::TEXT), (&filter.error_code, Type::TEXT), (&filter.rail_code, Type::TEXT)],
+        )
+        .await?;
     Ok(DeadLetterCount {
         known: row.try_get("known")?,
         unknown: row.try_get("unknown")?,
@@ -142,16 +153,28 @@ pub async fn count_dead_letters(
     })
 }
 
-/// The first dead letters: those with an unknown outcome, then the oldest.
+/// The first dead letters that match: those with an unknown outcome, then the oldest.
 ///
 /// # Errors
 ///
 /// See [`DatabaseError`].
 pub async fn dead_letters(
     client: &impl GenericClient,
+    filter: &DeadLetterFilter,
     at_most: BatchSize,
 ) -> Result<Vec<DeadLetter>, DatabaseError> {
-    let rows = client.query_typed(DLQ, &[(&i64::from(at_most.get()), Type::INT8)]).await?;
+    let rows = client
+        .query_typed(
+            DLQ,
+            &[
+                (&i64::from(at_most.get()), Type::INT8),
+                (&filter.outcome_unknown, Type::BOOL),
+                (&filter.rail_type, Type::TEXT),
+                (&filter.error_code, Type::TEXT),
+                (&filter.rail_code, Type::TEXT),
+            ],
+        )
+        .await?;
     rows.iter().map(dead_letter).collect()
 }
 

@@ -11,7 +11,7 @@ use crate::payment::{AttemptState, OrphanKind};
 
 const ORPHANS: &str = "\
     select kind, outbox_id, instruction_id, participant_id, idempotency_key, rail_type, endpoint, state::text, \
-           rail_reference, rail_code, error_code, error_message, latency_ms, epoch, claimed_at, worker_id, created_at \
+           rail_reference, rail_code, error_code, error_message, latency_ms, epoch, claimed_at, worker_id, created_at, is_open \
     from symphony.orphaned_outcomes \
     order by orphan_id desc \
     limit $1";
@@ -55,6 +55,8 @@ pub struct OrphanedOutcome {
     pub worker_id: String,
     /// When it was recorded.
     pub created_at: Timestamp,
+    /// Whether no later reconciliation of its rail has covered the time from its lease to its record.
+    pub is_open: bool,
 }
 
 /// At most `at_most` orphaned outcomes, the newest first.
@@ -84,12 +86,13 @@ pub async fn orphans(client: &impl GenericClient, at_most: u16) -> Result<Vec<Or
                 claimed_at: row.try_get("claimed_at")?,
                 worker_id: row.try_get("worker_id")?,
                 created_at: row.try_get("created_at")?,
+                is_open: row.try_get("is_open")?,
             })
         })
         .collect()
 }
 
-/// How many orphaned outcomes no reconciliation of their rail has followed.
+/// How many orphaned outcomes no later reconciliation of their rail and time has compared.
 ///
 /// # Errors
 ///

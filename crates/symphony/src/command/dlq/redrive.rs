@@ -7,11 +7,11 @@ use symphony_db::payment::operator::{self, Redriven};
 use symphony_db::payment::reader::{self, DeadLetterFilter};
 use tokio_postgres::Client;
 
-use super::or_not_found;
+use super::{Filter, or_not_found};
 use crate::{
     failure::{ExitStatus, Failure},
     output::OutputFormat,
-    progress,
+    progress, values,
 };
 
 /// Dead letters per page of a bulk redrive.
@@ -20,14 +20,14 @@ const PAGE_SIZE: i32 = 200;
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     /// Outbox id of one dead letter; or use the filters below
-    #[arg(value_name = "OUTBOX", conflicts_with_all = ["rail", "error_code", "dry_run", "expect"])]
+    #[arg(
+        value_name = "OUTBOX",
+        value_parser = values::dead_letter_id,
+        conflicts_with_all = ["rail", "error_code", "rail_code", "dry_run", "expect"],
+    )]
     outbox_id: Option<OutboxId>,
-    /// Filter: dead letters of this rail
-    #[arg(long, value_name = "NAME")]
-    rail: Option<String>,
-    /// Filter: dead letters with this error code
-    #[arg(long, value_name = "CODE")]
-    error_code: Option<String>,
+    #[command(flatten)]
+    filter: Filter,
     /// Count the matches and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -67,7 +67,7 @@ impl Arguments {
             Some(outbox_id) => self.redrive_one(client, outbox_id).await,
             None if self.dry_run || self.expect.is_some() => self.redrive_matching(client).await,
             None => Err(Failure::usage("nothing to redrive: neither OUTBOX nor --expect is given").hint(
-                "count the matches with: symphony dlq redrive --rail NAME --error-code CODE --dry-run; \
+                "count the matches with: symphony dlq redrive --rail NAME --rail-code CODE --dry-run; \
                  then give their number with: --expect N",
             )),
         }
@@ -91,7 +91,7 @@ impl Arguments {
 
     /// Counts the matches, and redrives them if the count is as expected. Each redrive is its own transaction.
     async fn redrive_matching(&self, client: &Client) -> Result<ExitStatus, Failure> {
-        let counted = reader::count_dead_letters(client, self.rail.as_deref(), self.error_code.as_deref()).await?;
+        let counted = reader::count_dead_letters(client, &self.filter.of_all()).await?;
         let mut bulk =
             BulkRedrive { matching: counted.known, more: counted.more, redriven: Vec::new(), refused: Vec::new() };
         if let Some(expected) = self.expect {
@@ -111,11 +111,7 @@ impl Arguments {
 
     /// Redrives the matches, the latest first. Unknown outcomes are never among them.
     async fn redrive_all(&self, client: &Client, bulk: &mut BulkRedrive) -> Result<(), Failure> {
-        let filter = DeadLetterFilter {
-            outcome_unknown: Some(false),
-            rail_type: self.rail.clone(),
-            error_code: self.error_code.clone(),
-        };
+        let filter = DeadLetterFilter { outcome_unknown: Some(false), ..self.filter.of_all() };
         let (mut left, mut before) = (bulk.matching, None);
         while left > 0 {
             let page = reader::list_dead_letters(client, &filter, before, PAGE_SIZE).await?;
@@ -146,6 +142,9 @@ impl Arguments {
     fn text(&self, bulk: &BulkRedrive) -> String {
         if self.dry_run {
             let among = if bulk.more { " among the latest 5,000 dead letters" } else { "" };
+            if bulk.matching == 0 {
+                return format!("0 match{among}");
+            }
             return format!(
                 "{} match{among}; nothing was changed. Redrive them with --expect {}",
                 bulk.matching, bulk.matching

@@ -4,11 +4,14 @@ use std::path::PathBuf;
 
 use csv::{ReaderBuilder, StringRecord};
 use jiff::{SignedDuration, Timestamp};
+use symphony_db::payment::reader;
 use symphony_db::payment::reconciliation::{self, BankExport, Discrepancy, Period};
 use tokio_postgres::Client;
 
 use super::super::audit_context::AuditContext;
-use crate::{failure::Failure, output::OutputFormat, table::Table};
+use super::MAX_ORPHANS;
+use crate::output::print_note;
+use crate::{failure::Failure, output::OutputFormat, table::Table, values};
 
 /// The largest export that is read.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -23,11 +26,11 @@ pub(super) struct Arguments {
     /// The rail whose payments the export has
     #[arg(long)]
     rail: String,
-    /// The export has every payment from here on (RFC 3339); the time of its first payment if it is left out
-    #[arg(long, value_name = "TIME")]
+    /// The export has every payment from this date or time on; the time of its first payment if it is left out
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
     from: Option<Timestamp>,
     /// The export has every payment before this; the time of its last payment if it is left out
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
     to: Option<Timestamp>,
     /// The column of the idempotency key
     #[arg(long, value_name = "COLUMN", default_value = "idempotency_key")]
@@ -63,7 +66,23 @@ impl Arguments {
                 .await?;
         let rows = export.idempotency_keys.len();
         self.format.print(&found, || text(&found, rows))?;
+        self.note_open_orphans(client).await?;
         Ok(found.is_empty())
+    }
+
+    /// Says which time an export must still cover, for the orphaned outcomes of the rail that were not in this one.
+    async fn note_open_orphans(&self, client: &Client) -> Result<(), Failure> {
+        let mut open = reader::orphans(client, MAX_ORPHANS).await?;
+        open.retain(|orphan| orphan.is_open && orphan.rail_type.as_ref().is_none_or(|rail| *rail == self.rail));
+        let times = || open.iter().flat_map(|orphan| orphan.claimed_at.into_iter().chain([orphan.created_at]));
+        if let (Some(from), Some(to)) = (times().min(), times().max()) {
+            print_note(&format!(
+                "{} orphaned outcomes of this rail are still open, from {from} to {to}: reconcile an export of that time, with \
+                 --from and --to",
+                open.len()
+            ));
+        }
+        Ok(())
     }
 
     fn read(&self) -> Result<BankExport, Failure> {
