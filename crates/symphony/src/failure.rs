@@ -1,19 +1,25 @@
-//! Errors that end a command: what failed, why, what to do next, and the exit code.
+//! Errors that end a command: what failed, why, what to do next, and the exit code. Printed as text, or as JSON with `--json`.
 
 use std::{error::Error, fmt::Write as _, process::ExitCode};
 
+use serde::Serialize;
 use symphony_client::error::{CreateError, DatabaseError, EnqueueError, ErrorDetails, PublishError};
 use symphony_db::error::{ClaimError, CompleteError, OperateError};
 use symphony_db::{connect, schema};
 #[cfg(feature = "dev-tools")]
 use symphony_testkit::test_database;
+use tokio_postgres::error::DbError;
+
+use crate::option_names::in_words_of_options;
 
 /// A check failed or the command could not do its work: a difference, a failed proof, an unknown outbox.
 pub(crate) const FAILED: u8 = 1;
 /// Arguments or settings are invalid.
 pub(crate) const USAGE: u8 = 2;
-/// The database could not be reached, or refused the statement.
-pub(crate) const DATABASE: u8 = 3;
+/// The database was reached, and refused the login or the statement.
+pub(crate) const REFUSED: u8 = 3;
+/// The database could not be reached, or cannot serve anyone now. A retry may succeed.
+pub(crate) const UNREACHABLE: u8 = 4;
 
 /// The exit codes as `--help` lists them.
 pub(crate) const EXIT_CODES: &str = "\
@@ -21,7 +27,8 @@ Exit codes:
   0  success
   1  failure: a check did not pass, an object does not exist, or an operation failed
   2  invalid arguments or settings
-  3  the database cannot be reached, or refused the statement
+  3  the database refused the login or the statement
+  4  the database cannot be reached, or accepts no connection now
   129, 130, 143  ended by SIGHUP, SIGINT (Ctrl-C) or SIGTERM";
 
 /// How a command ends that has printed its result.
@@ -48,23 +55,44 @@ pub(crate) struct Failure {
     code: u8,
     message: String,
     hint: Option<String>,
+    sqlstate: Option<String>,
     source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// An error as `--json` prints it.
+#[derive(Serialize)]
+struct JsonFailure<'a> {
+    /// `FAILED`, `USAGE`, `REFUSED`, `UNREACHABLE` or `INTERRUPTED`, one for each exit code.
+    code: &'static str,
+    message: &'a str,
+    hint: Option<&'a str>,
+    exit_code: u8,
+    /// PostgreSQL's code, if the database refused.
+    sqlstate: Option<&'a str>,
+}
+
+/// What [`Failure`] says: its message, then its causes.
+struct Sentences {
+    message: String,
+    causes: Vec<String>,
+    hint: Option<String>,
+    sqlstate: Option<String>,
 }
 
 impl Failure {
     /// An error with exit code 1.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { code: FAILED, message: message.into(), hint: None, source: None }
+        Self { code: FAILED, message: message.into(), hint: None, sqlstate: None, source: None }
     }
 
     /// An invalid argument or setting.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { code: USAGE, message: message.into(), hint: None, source: None }
+        Self { code: USAGE, ..Self::new(message) }
     }
 
-    /// The database could not be reached, or refused the statement.
+    /// The database could not be reached, or refused: the source says which.
     pub(crate) fn database(message: impl Into<String>, source: impl Error + Send + Sync + 'static) -> Self {
-        Self { code: DATABASE, message: message.into(), hint: None, source: Some(Box::new(source)) }
+        Self { code: database_code(&source), ..Self::because(message, source) }
     }
 
     /// An error with exit code 1, and its cause.
@@ -102,14 +130,35 @@ impl Failure {
 
     /// The message, its causes, and what to do next.
     pub(crate) fn render(&self) -> String {
-        let mut text = format!("error: {}\n", self.message);
-        let mut hint = self.hint.clone();
+        let Sentences { message, causes, hint, .. } = self.sentences();
+        let mut text = format!("error: {message}\n");
+        for cause in causes {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "  because: {cause}");
+        }
+        if let Some(hint) = hint {
+            let _ = writeln!(text, "  hint: {hint}");
+        }
+        text
+    }
+
+    /// The same as one JSON object, each text passed through `clean`.
+    pub(crate) fn render_json(&self, clean: impl Fn(&str) -> String) -> String {
+        let Sentences { message, causes, hint, sqlstate } = self.sentences();
+        let message = clean(&std::iter::once(message).chain(causes).collect::<Vec<_>>().join(": "));
+        let hint = hint.map(|hint| clean(&hint));
+        json_failure(self.code, &message, hint.as_deref(), sqlstate.as_deref())
+    }
+
+    fn sentences(&self) -> Sentences {
+        let (mut causes, mut hint, mut sqlstate) = (Vec::new(), self.hint.clone(), self.sqlstate.clone());
         let mut last = self.message.clone();
         let mut source = self.source.as_deref().map(|source| source as &(dyn Error + 'static));
         while let Some(cause) = source {
-            let words = match cause.downcast_ref::<tokio_postgres::error::DbError>() {
+            let words = match cause.downcast_ref::<DbError>() {
                 Some(error) => {
                     hint = hint.or_else(|| error.hint().map(str::to_owned));
+                    sqlstate = sqlstate.or_else(|| Some(error.code().code().to_owned()));
                     let detail = error.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
                     format!("{}: {}{detail} [SQLSTATE {}]", error.severity(), error.message(), error.code().code())
                 }
@@ -118,15 +167,47 @@ impl Failure {
             source = cause.source();
             // "db error" adds nothing to its source, and some causes repeat the error that they wrap.
             if words != "db error" && words != last {
-                // Writing to a String cannot fail.
-                let _ = writeln!(text, "  because: {words}");
+                causes.push(words.clone());
                 last = words;
             }
         }
-        if let Some(hint) = hint {
-            let _ = writeln!(text, "  hint: {hint}");
-        }
-        text
+        Sentences { message: self.message.clone(), causes, hint, sqlstate }
+    }
+}
+
+/// One JSON object for an error. The texts must be safe to print.
+pub(crate) fn json_failure(exit_code: u8, message: &str, hint: Option<&str>, sqlstate: Option<&str>) -> String {
+    let code = match exit_code {
+        FAILED => "FAILED",
+        USAGE => "USAGE",
+        REFUSED => "REFUSED",
+        UNREACHABLE => "UNREACHABLE",
+        _ => "INTERRUPTED",
+    };
+    let failure = JsonFailure { code, message, hint, exit_code, sqlstate };
+    // Texts and numbers are always JSON.
+    serde_json::to_string(&failure).unwrap_or_default() + "\n"
+}
+
+/// Whether the database refused, or was not reached, by the error or its causes.
+fn database_code(error: &(dyn Error + 'static)) -> u8 {
+    let causes = || std::iter::successors(Some(error), |error| (*error).source());
+    let refusal = causes().find_map(|cause| cause.downcast_ref::<DbError>());
+    let is_driver_error =
+        |cause: &(dyn Error + 'static)| cause.is::<tokio_postgres::Error>() || cause.is::<NoAnswer>();
+    match refusal {
+        Some(refusal) => sqlstate_code(refusal.code().code()),
+        None if causes().any(is_driver_error) => UNREACHABLE,
+        None => REFUSED,
+    }
+}
+
+/// A server that starts, stops or has no connection left accepts none now.
+fn sqlstate_code(sqlstate: &str) -> u8 {
+    if sqlstate.starts_with("08") || sqlstate.starts_with("57P") || sqlstate == "53300" {
+        UNREACHABLE
+    } else {
+        REFUSED
     }
 }
 
@@ -205,7 +286,7 @@ impl From<schema::guard::Error> for Failure {
     fn from(error: schema::guard::Error) -> Self {
         match error {
             schema::guard::Error::NotInstalled => {
-                Self { code: DATABASE, ..Self::new("Symphony is not installed in this database") }
+                Self { code: REFUSED, ..Self::new("Symphony is not installed in this database") }
                     .hint("check the address, then run: symphony install")
             }
             schema::guard::Error::Refused(refusal) => refusal.into(),
@@ -222,7 +303,22 @@ pub(crate) fn describe(details: &ErrorDetails) -> String {
 }
 
 fn from_details(code: u8, details: &ErrorDetails) -> Failure {
-    Failure { code, message: describe(details), hint: details.hint().map(str::to_owned), source: None }
+    Failure {
+        code,
+        message: describe(details),
+        hint: details.hint().map(str::to_owned),
+        sqlstate: details.sqlstate().map(str::to_owned),
+        source: None,
+    }
+}
+
+/// A refused argument, named as the command line names it.
+fn invalid_argument(details: &ErrorDetails) -> Failure {
+    let failure = from_details(USAGE, details);
+    let hint = failure.hint.as_deref().map(in_words_of_options);
+    // Behind the message stand its detail and SQLSTATE.
+    let rest = failure.message.strip_prefix(details.message()).unwrap_or_default();
+    Failure { message: in_words_of_options(details.message()) + rest, hint, ..failure }
 }
 
 impl From<DatabaseError> for Failure {
@@ -244,7 +340,12 @@ impl From<DatabaseError> for Failure {
             // The database's own hint is used, where it has one.
             _ => None,
         };
-        let failure = from_details(DATABASE, error.details());
+        let code = match error.details().sqlstate() {
+            _ if matches!(error, DatabaseError::ConnectionLost { .. }) => UNREACHABLE,
+            Some(sqlstate) => sqlstate_code(sqlstate),
+            None => REFUSED,
+        };
+        let failure = from_details(code, error.details());
         Self { hint: hint.or(failure.hint), ..failure }
     }
 }
@@ -252,8 +353,8 @@ impl From<DatabaseError> for Failure {
 impl From<EnqueueError> for Failure {
     fn from(error: EnqueueError) -> Self {
         match error {
-            EnqueueError::IdempotencyConflict(details) => from_details(DATABASE, &details),
-            EnqueueError::InvalidArgument(details) => from_details(USAGE, &details),
+            EnqueueError::IdempotencyConflict(details) => from_details(REFUSED, &details),
+            EnqueueError::InvalidArgument(details) => invalid_argument(&details),
             EnqueueError::UnknownRail(details) => from_details(FAILED, &details)
                 .hint("check the spelling with: symphony rail list; or register it with: symphony rail add"),
             EnqueueError::Database(error) => error.into(),
@@ -265,7 +366,7 @@ impl From<EnqueueError> for Failure {
 impl From<PublishError> for Failure {
     fn from(error: PublishError) -> Self {
         match error {
-            PublishError::InvalidArgument(details) => from_details(USAGE, &details),
+            PublishError::InvalidArgument(details) => invalid_argument(&details),
             PublishError::Database(error) => error.into(),
             _ => Self::new(error.to_string()),
         }
@@ -275,7 +376,7 @@ impl From<PublishError> for Failure {
 impl From<CreateError> for Failure {
     fn from(error: CreateError) -> Self {
         match error {
-            CreateError::InvalidArgument(details) => from_details(USAGE, &details),
+            CreateError::InvalidArgument(details) => invalid_argument(&details),
             CreateError::Database(error) => error.into(),
             _ => Self::new(error.to_string()),
         }
@@ -285,8 +386,8 @@ impl From<CreateError> for Failure {
 impl From<OperateError> for Failure {
     fn from(error: OperateError) -> Self {
         match error {
-            OperateError::InvalidState(details) => from_details(DATABASE, &details),
-            OperateError::InvalidArgument(details) => from_details(USAGE, &details),
+            OperateError::InvalidState(details) => from_details(REFUSED, &details),
+            OperateError::InvalidArgument(details) => invalid_argument(&details),
             OperateError::UnknownRail(details) => from_details(FAILED, &details)
                 .hint("list the rails with: symphony rail list; register one with: symphony rail add"),
             OperateError::Database(error) => error.into(),
@@ -297,7 +398,7 @@ impl From<OperateError> for Failure {
 impl From<ClaimError> for Failure {
     fn from(error: ClaimError) -> Self {
         match error {
-            ClaimError::InvalidArgument(details) => from_details(USAGE, &details),
+            ClaimError::InvalidArgument(details) => invalid_argument(&details),
             ClaimError::Database(error) => error.into(),
         }
     }
@@ -309,8 +410,8 @@ impl From<CompleteError> for Failure {
             CompleteError::AlreadyTerminal(details)
             | CompleteError::LeaseLost(details)
             | CompleteError::NotFound(details)
-            | CompleteError::InvalidState(details) => from_details(DATABASE, &details),
-            CompleteError::InvalidArgument(details) => from_details(USAGE, &details),
+            | CompleteError::InvalidState(details) => from_details(REFUSED, &details),
+            CompleteError::InvalidArgument(details) => invalid_argument(&details),
             CompleteError::Database(error) => error.into(),
         }
     }
@@ -341,7 +442,7 @@ impl From<test_database::Error> for Failure {
     fn from(error: test_database::Error) -> Self {
         match error {
             test_database::Error::Connect(error) => error.into(),
-            test_database::Error::Rights { .. } => Self { code: DATABASE, ..Self::new(error.to_string()) }.hint(
+            test_database::Error::Rights { .. } => Self { code: REFUSED, ..Self::new(error.to_string()) }.hint(
                 "run the proofs on a server where you may, such as a private one: the guarantees are the same",
             ),
             test_database::Error::Refused { .. } => {

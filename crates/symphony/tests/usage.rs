@@ -67,7 +67,19 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["rail", "set", "sepa", "--on-unknown", "PRAY", "--actor", "a", "--reason", "b"], "INQUIRE, RESEND, STOP"),
     (&["rail", "pause", "sepa", "--actor", "a"], "--reason <TEXT>"),
     (&["dlq", "list", "--limit", "0"], "from 1 to 1000"),
-    (&["dlq", "redrive", "not-an-id", "--actor", "a", "--reason", "b"], "invalid value 'not-an-id'"),
+    (
+        &["dlq", "redrive", "not-an-id", "--actor", "a", "--reason", "b"],
+        "invalid value 'not-an-id' for '[OUTBOX]': not an outbox id; find one with: symphony dlq list",
+    ),
+    (
+        &["dlq", "resolve", "7", "--as", "PAID", "--actor", "a", "--reason", "b"],
+        "find one with: symphony dlq list",
+    ),
+    (&["erase", "7", "--dry-run"], "find one with: symphony inspect INSTRUCTION"),
+    (&["audit", "outbox", "7"], "find one with: symphony inspect INSTRUCTION"),
+    (&["audit", "operations", "--from", "yesterday", "--to", "2026-05-01"], "write a date such as 2026-05-01"),
+    (&["audit", "operations", "--from", "2026-05-01", "--to", "2026-05-01T00:00Z"], "--from is not before --to"),
+    (&["archive", "--to", "/tmp", "--before", "May", "--dry-run"], "write a date such as 2026-05-01"),
     (&["dlq", "resolve", OUTBOX, "--as", "MAYBE", "--actor", "a", "--reason", "b"], "PAID, NOT_PAID, SKIPPED"),
     (&["prove", "--only", "999"], "--list"),
     (&["demo", "--kep"], "--keep"),
@@ -96,11 +108,11 @@ async fn what_only_the_database_can_refuse_is_wrong_input_as_well() {
 
     let named = ["enqueue", "--participant", "p", "--key", "k", "--rail"];
     let blank = [&named[..], &["sepa", "--payload", "{}", "--instruction", " "]].concat();
-    assert!(symphony(&url, &blank).exits(2).stderr.contains("p_instruction_id must not be blank"));
+    assert!(symphony(&url, &blank).exits(2).stderr.contains("--instruction must not be blank"));
     let list = [&named[..], &["sepa", "--payload", "[]", "--instruction", "i"]].concat();
     assert!(symphony(&url, &list).exits(2).stderr.contains("must be a JSON object"));
     let range = [&["rail", "set", "sepa", "--max-attempts", "99"], &audit_context[..]].concat();
-    assert!(symphony(&url, &range).exits(2).stderr.contains("max_attempts must be from 1 to 20, not 99"));
+    assert!(symphony(&url, &range).exits(2).stderr.contains("--max-attempts is 99; allowed: 1 to 20"));
     // There is no such thing.
     let typo = [&named[..], &["sepia", "--payload", "{}", "--instruction", "i"]].concat();
     assert!(symphony(&url, &typo).exits(1).stderr.contains("symphony rail list"));
@@ -114,7 +126,7 @@ async fn what_only_the_database_can_refuse_is_wrong_input_as_well() {
     let enqueued = symphony(&url, &enqueued).exits(0).json();
     let known = enqueued["outbox_id"].as_str().unwrap();
     let blank_reason = symphony(&url, &["dlq", "redrive", known, "--actor", "ana", "--reason", " "]).exits(2);
-    assert!(blank_reason.stderr.contains("p_reason must not be blank"), "{}", blank_reason.all());
+    assert!(blank_reason.stderr.contains("--reason must not be blank"), "{}", blank_reason.all());
     let nothing = symphony(&url, &["inspect", "nothing"]).exits(1);
     assert!(nothing.stderr.contains("\"nothing\""), "{}", nothing.all());
     assert!(
@@ -153,10 +165,10 @@ async fn a_payload_is_read_from_a_file_or_stdin_and_no_further_than_allowed() {
 }
 
 #[test]
-fn a_database_that_is_missing_silent_or_refuses_is_exit_code_3_and_a_bad_address_2() {
+fn a_database_that_is_not_reached_is_exit_code_4_and_a_bad_address_2() {
     let which = symphony("", &["status"]).exits(2);
     assert!(which.stderr.contains("--database-url") && which.stderr.contains("DATABASE_URL"), "{}", which.all());
-    let unreachable = symphony("postgres://me:s3cret@127.0.0.1:1/shop", &["status"]).exits(3);
+    let unreachable = symphony("postgres://me:s3cret@127.0.0.1:1/shop", &["status"]).exits(4);
     assert!(
         unreachable.stderr.contains("cannot connect to 127.0.0.1:1, database shop as me"),
         "{}",
@@ -165,7 +177,7 @@ fn a_database_that_is_missing_silent_or_refuses_is_exit_code_3_and_a_bad_address
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     let url = format!("postgres://me:s3cret@127.0.0.1:{port}/shop?connect_timeout=1");
-    let silence = symphony(&url, &["verify"]).exits(3);
+    let silence = symphony(&url, &["verify"]).exits(4);
     assert!(silence.stderr.contains("did not answer within 1s"), "{}", silence.all());
     for (bad, says) in [
         ("mysql://me:s3cret@host/shop", "postgres://"),
@@ -192,6 +204,84 @@ fn a_database_that_is_missing_silent_or_refuses_is_exit_code_3_and_a_bad_address
     // Nor is the one of the variable in the help.
     let help = symphony("postgres://me:s3cret@host/shop", &["--help"]).exits(0);
     assert!(help.stdout.contains("DATABASE_URL") && !help.stdout.contains("s3cret"), "{}", help.all());
+}
+
+/// The one JSON object on stderr.
+fn json_failure(ran: &program::Ran) -> serde_json::Value {
+    assert!(ran.stdout.is_empty(), "{}", ran.all());
+    serde_json::from_str(&ran.stderr).unwrap_or_else(|error| panic!("{error}: {}", ran.all()))
+}
+
+#[tokio::test]
+async fn errors_of_a_command_with_json_are_one_json_object_whose_code_tells_unreachable_from_refused() {
+    let database = Server::from_env().await.unwrap().database().await.unwrap();
+    let url = database.url();
+    let nobody = database.url_as_login(&[]).await.unwrap();
+    let wrong_password = "postgres://me:s3cret@127.0.0.1:1/shop";
+    let missing = url.replace(database.name(), "no_such_database");
+    for (url, arguments, code, exit_code, sqlstate, says) in [
+        (wrong_password, &["status", "--json"][..], "UNREACHABLE", 4, None, "cannot connect to 127.0.0.1:1"),
+        (&missing, &["status", "--json"], "REFUSED", 3, Some("3D000"), "does not exist"),
+        (&nobody, &["dlq", "list", "--json"], "REFUSED", 3, Some("42501"), "permission denied"),
+        ("", &["--json", "status"], "USAGE", 2, None, "unexpected argument"),
+        ("", &["status", "--json"], "USAGE", 2, None, "neither --database-url nor DATABASE_URL"),
+        ("", &["dlq", "redrive", "x", "--json"], "USAGE", 2, None, "not an outbox id"),
+        (
+            &url,
+            &["rail", "add", "sepa", "--max-attempts", "50", "--actor", "a", "--reason", "b", "--json"],
+            "USAGE",
+            2,
+            Some("P7005"),
+            "--max-attempts is 50; allowed: 1 to 20",
+        ),
+        (&url, &["inspect", "nothing", "--json"], "FAILED", 1, None, "there is no outbox and no instruction"),
+    ] {
+        let ran = symphony(url, arguments);
+        let failure = json_failure(&ran);
+        assert_eq!(ran.code, exit_code, "{}", ran.all());
+        assert_eq!((&failure["code"], &failure["exit_code"]), (&code.into(), &exit_code.into()), "{failure}");
+        assert_eq!(failure["sqlstate"].as_str(), sqlstate, "{failure}");
+        assert!(failure["message"].as_str().unwrap().contains(says), "{failure}");
+        assert!(!ran.stderr.contains("s3cret") && !ran.stderr.contains("error: "), "{}", ran.all());
+    }
+    let help = symphony("", &["status", "--help"]).exits(0).stdout;
+    assert!(
+        help.contains("3  the database refused") && help.contains("4  the database cannot be reached"),
+        "{help}"
+    );
+    database.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_period_may_be_given_by_dates_and_dead_letters_are_filtered_by_both_codes() {
+    let database = Server::from_env().await.unwrap().database().await.unwrap();
+    let url = database.url();
+    symphony(&url, &["rail", "add", "sepa", "--actor", "ana", "--reason", "a test"]).exits(0);
+    let log = symphony(&url, &["audit", "operations", "--from", "2020-01-01", "--to", "2100-01-01"]).exits(0);
+    assert!(log.stdout.contains("REGISTER") && log.stdout.contains("ana"), "{}", log.all());
+    let fail = "select symphony.enqueue_payment_outbox('i' || n, 'p', 'k' || n, 'sepa', '{}') from generate_series(1, 2) n;
+                select symphony.complete_outbox_attempt(
+                  c.outbox_id, c.lease_token, 'w', 'FAILED', p_error_code => 'RAIL_REFUSED',
+                  p_rail_code => case c.instruction_id when 'i1' then 'AC04' else 'AM04' end)
+                from symphony.claim_outbox_batch(2, 'w', 60) c";
+    database.connect().await.unwrap().batch_execute(fail).await.unwrap();
+    let found = |filter: &[&str]| {
+        let list = symphony(&url, &[&["dlq", "list", "--json"], filter].concat()).exits(0).json();
+        let count = symphony(&url, &[&["dlq", "redrive", "--dry-run", "--json"], filter].concat()).exits(0).json();
+        (list.as_array().unwrap().len(), count["matching"].as_i64().unwrap())
+    };
+    assert_eq!(found(&[]), (2, 2));
+    assert_eq!(found(&["--error-code", "RAIL_REFUSED"]), (2, 2));
+    assert_eq!(found(&["--rail-code", "AC04"]), (1, 1));
+    assert_eq!(found(&["--rail-code", "AC04", "--error-code", "NOT_SENT"]), (0, 0));
+    let nothing = symphony(&url, &["dlq", "redrive", "--rail-code", "AC01", "--dry-run"]).exits(0).stdout;
+    assert_eq!(nothing, "0 match\n");
+    let redrive =
+        ["dlq", "redrive", "--rail-code", "AM04", "--expect", "1", "--actor", "ana", "--reason", "a test"];
+    symphony(&url, &redrive).exits(0);
+    assert_eq!(found(&[]), (1, 1));
+    assert_eq!(found(&["--rail-code", "AM04"]), (0, 0), "it was redriven");
+    database.close().await.unwrap();
 }
 
 #[test]
@@ -239,7 +329,7 @@ fn an_argument_that_is_no_text_is_wrong_and_not_shown() {
 
 #[test]
 fn an_error_has_its_exit_code_even_if_stderr_cannot_be_written() {
-    for (arguments, code) in [(&["status"][..], 3), (&["instal"], 2)] {
+    for (arguments, code) in [(&["status"][..], 4), (&["instal"], 2)] {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let ended = Command::new(env!("CARGO_BIN_EXE_symphony"))
             .args(arguments)

@@ -81,6 +81,17 @@ impl Error for ErrorDetails {
     }
 }
 
+/// PostgreSQL's message. That of a full lock table does not say which memory it means.
+#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
+fn message_of(sqlstate: &str, message: &str) -> String {
+    if sqlstate == "53200" && message == "out of shared memory" {
+        return "PostgreSQL is out of lock memory (53200): end the transaction that holds most locks, or raise \
+                max_locks_per_transaction"
+            .to_owned();
+    }
+    message.to_owned()
+}
+
 #[cfg(feature = "tokio-postgres")]
 impl From<tokio_postgres::Error> for ErrorDetails {
     fn from(error: tokio_postgres::Error) -> Self {
@@ -88,7 +99,7 @@ impl From<tokio_postgres::Error> for ErrorDetails {
             || Fields { message: error.to_string(), ..Fields::default() },
             |refused| Fields {
                 sqlstate: Some(refused.code().code().to_owned()),
-                message: refused.message().to_owned(),
+                message: message_of(refused.code().code(), refused.message()),
                 detail: refused.detail().map(str::to_owned),
                 hint: refused.hint().map(str::to_owned),
                 constraint: refused.constraint().map(str::to_owned),
@@ -111,7 +122,7 @@ impl From<sqlx::Error> for ErrorDetails {
             || Fields { message: error.to_string(), ..Fields::default() },
             |refused| Fields {
                 sqlstate: Some(refused.code().to_owned()),
-                message: refused.message().to_owned(),
+                message: message_of(refused.code(), refused.message()),
                 detail: refused.detail().map(str::to_owned),
                 hint: refused.hint().map(str::to_owned),
                 constraint: refused.constraint().map(str::to_owned),
@@ -121,5 +132,20 @@ impl From<sqlx::Error> for ErrorDetails {
         fields.connection_lost = matches!(error, sqlx::Error::Io(_));
         fields.source = Some(Box::new(error));
         Self(Box::new(fields))
+    }
+}
+
+#[cfg(all(test, feature = "tokio-postgres"))]
+mod tests {
+    use super::message_of;
+
+    #[test]
+    fn a_full_lock_table_is_named() {
+        assert!(
+            message_of("53200", "out of shared memory").starts_with("PostgreSQL is out of lock memory (53200): ")
+        );
+        for (state, message) in [("53200", "out of memory"), ("53100", "out of shared memory")] {
+            assert_eq!(message_of(state, message), message);
+        }
     }
 }

@@ -75,7 +75,7 @@ async fn it_is_there_from_the_first_line_until_a_demo_that_is_kept_is_told_to_en
     wait::until("a relayer has paid what came late", DEMO_TIMEOUT, paid).await.unwrap();
     interrupt(&demo);
     assert_eq!(demo.exit_code(DEMO_TIMEOUT).await.unwrap(), 0, "{}", demo.tail());
-    symphony(&url, &["verify"]).exits(3);
+    symphony(&url, &["verify"]).exits(4);
     nothing_is_left(folder.path());
 }
 

@@ -16,7 +16,7 @@ use crate::http;
 /// Exit codes of a relayer that does not start.
 pub(crate) const CHECK_FAILED: i32 = 1;
 pub(crate) const USAGE_ERROR: i32 = 2;
-pub(crate) const NO_DATABASE: i32 = 3;
+pub(crate) const NO_DATABASE: i32 = 4;
 
 /// The settings of one relayer. Tests use the shortest leases and intervals that a slow machine can keep.
 #[derive(Clone, Debug)]
