@@ -144,7 +144,8 @@ async fn a_lease_that_is_released_while_a_session_is_checked_opens_no_epoch() {
     // The next claim begins on a new session, and asks it for the lease.
     database.terminate_sessions().await.unwrap();
     let root = database.connect().await.unwrap();
-    root.batch_execute("begin; lock table symphony.epoch").await.unwrap();
+    // The check reads this table, and a release does not.
+    root.batch_execute("begin; lock table symphony.payment_ledger_archives").await.unwrap();
     let watcher = database.connect().await.unwrap();
     let checks = "select count(*) from pg_stat_activity
                   where datname = current_database() and wait_event_type = 'Lock' and query like '%check_worker_history%'";
