@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use axum::{
     Router,
     body::{Body, Bytes, to_bytes},
-    extract::{Path, State},
+    extract::{Path, Query, State},
     http::{HeaderMap, StatusCode},
     response::{IntoResponse as _, Response},
     routing::{get, post, put},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     fault::Fault,
@@ -31,7 +31,7 @@ type Bank = State<Arc<RequestHandler>>;
 
 pub(super) fn router(handler: Arc<RequestHandler>) -> Router {
     Router::new()
-        .route("/v1/payments", post(pay))
+        .route("/v1/payments", post(pay).get(inquire_by_query))
         .route("/v1/payments/{key}", get(inquire))
         .route("/v1/settlements", put(settle))
         .route("/v1/ledger", get(ledger))
@@ -71,6 +71,16 @@ async fn pay(State(handler): Bank, headers: HeaderMap, body: Body) -> Response {
         handled
     };
     response::respond(run_to_completion(work).await)
+}
+
+#[derive(Deserialize)]
+struct KeyQuery {
+    key: String,
+}
+
+/// An inquiry whose key is in the query, where a `/` needs no care.
+async fn inquire_by_query(bank: Bank, Query(query): Query<KeyQuery>) -> Response {
+    inquire(bank, Path(query.key)).await
 }
 
 async fn inquire(State(handler): Bank, Path(key): Path<String>) -> Response {

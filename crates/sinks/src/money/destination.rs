@@ -1,4 +1,5 @@
-//! Validates the destination of a payment by the account format of its rail: IBAN or ABA, or none.
+//! Validates the destination of a payment by the account format of its rail: IBAN, ABA, whichever of them it names, or
+//! none.
 
 use iban::{Iban, IbanLike};
 use serde::Deserialize;
@@ -15,8 +16,10 @@ pub enum Destination {
     Iban,
     /// `{"aba": …, "account": …}`: a routing number with a valid check digit, and an account number.
     Aba,
-    /// Not validated: only the bank knows its format.
+    /// Validated by the fields that it names: `iban` as for IBAN, `aba` as for ABA. Other destinations pass.
     #[default]
+    Known,
+    /// Not validated: only the bank knows its format.
     Any,
 }
 
@@ -35,6 +38,16 @@ impl Destination {
         let fields = field.and_then(|raw| serde_json::from_str::<Fields<'_>>(raw.get()).ok());
         match self {
             Self::Any => Ok(()),
+            Self::Known => {
+                let is_object = field.is_some_and(|raw| raw.get().trim_start().starts_with('{'));
+                match fields {
+                    Some(Fields { iban: Some(_), .. }) => Self::Iban.check(field),
+                    Some(Fields { aba: Some(_), .. }) => Self::Aba.check(field),
+                    // A duplicate field does not parse: the bank might read the other one.
+                    None if is_object => Err(invalid("destination must name each of its fields once")),
+                    Some(_) | None => Ok(()),
+                }
+            }
             Self::Iban => {
                 let iban = fields.and_then(|fields| text(fields.iban));
                 if iban.is_some_and(|iban| is_iban(&iban)) { Ok(()) } else { Err(invalid(IBAN)) }
@@ -111,6 +124,32 @@ mod tests {
         "MT84MALT011000012345MTLCAST001S",
         "CH9300762011623852957",
     ];
+
+    #[test]
+    fn by_default_the_account_that_a_destination_names_is_checked() {
+        let known = |json: &str| checked(Destination::default(), json);
+        for json in [
+            r#"{"iban": "DE89370400440532013000"}"#,
+            r#"{"aba": "021000021", "account": "1"}"#,
+            r#"{"bic": "COBADEFF"}"#,
+            r#"{"iban": null}"#,
+            r#""acct_7""#,
+            "null",
+        ] {
+            known(json).unwrap();
+        }
+        for (json, field) in [
+            (r#"{"iban": "DE88370400440532013000"}"#, "destination.iban"),
+            (r#"{"iban": 7}"#, "destination.iban"),
+            (r#"{"aba": "021000022", "account": "1"}"#, "destination.aba"),
+            (r#"{"aba": "021000021"}"#, "destination.account"),
+            (r#"{"iban": "DE89370400440532013000", "iban": "DE88370400440532013000"}"#, "destination must name"),
+        ] {
+            assert!(known(json).unwrap_err().starts_with(field), "{json}");
+        }
+        Destination::default().check(None).unwrap();
+        checked(Destination::Any, r#"{"iban": "DE88370400440532013000"}"#).unwrap();
+    }
 
     #[test]
     fn published_examples_pass() {

@@ -67,6 +67,19 @@ fn of_many_concurrent_requests_with_one_key_one_executes() {
 }
 
 #[test]
+fn an_inquiry_has_its_key_in_the_path_or_in_the_query() {
+    let bank = Bank::start(&[]);
+    let paid = bank.pay("order-4711/payout/1");
+    for path in ["/v1/payments/order-4711%2Fpayout%2F1", "/v1/payments?key=order-4711%2Fpayout%2F1"] {
+        let found = bank.get(path);
+        assert_eq!((found.status, found.reference()), (200, paid.reference()), "{path}");
+    }
+    assert_eq!(bank.get("/v1/payments?key=order-4711").json()["status"], "UNKNOWN_KEY");
+    assert_eq!(bank.get("/v1/payments/order-4711/payout/1").status, 404);
+    assert_eq!(bank.get("/v1/payments").status, 400);
+}
+
+#[test]
 fn a_refusal_is_remembered_under_its_key() {
     let bank = Bank::start(&[]);
     let refused = bank.send_payment("K", "0.00").answer();
