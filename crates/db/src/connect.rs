@@ -7,13 +7,17 @@
 //! # Layout
 //! - `address`: parses the address, and redacts passwords
 //! - `backend_pid`: the process id that the server sent, which detects a pooler
+//! - `environment`: the PG… variables of libpq
+//! - `password`: passwords from files
 //! - `hosts`: tries several hosts, so that a dead one does not delay the next
 //! - `session`: a connection with prepared statements
 //! - `tls`: verifies the server's certificate, and sends the client's
 
 mod address;
 mod backend_pid;
+mod environment;
 mod hosts;
+mod password;
 mod session;
 mod tls;
 
@@ -32,6 +36,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use address::{Address, Mode};
 pub use address::{percent_encode, redact};
+pub use environment::Environment;
+use password::PasswordSource;
 pub use session::Session;
 
 /// The timeout per host, unless the address sets `connect_timeout`.
@@ -84,8 +90,10 @@ pub struct Target {
     config: Config,
     mode: Mode,
     tls: MakeRustlsConnect,
-    /// The TLS settings of the address, encoded for a URL.
-    tls_settings: Vec<String>,
+    /// The settings of the address that this crate reads, encoded for a URL.
+    own_settings: Vec<String>,
+    /// Read for each connection, if the address has no password.
+    password: PasswordSource,
 }
 
 impl fmt::Debug for Target {
@@ -100,7 +108,17 @@ impl Target {
     /// # Errors
     /// If it is neither, or names a certificate that cannot be read. This opens no connection.
     pub fn parse(address: &str) -> Result<Self, Error> {
-        let Address { mut config, mode, root, identity, tls_settings } = address::parse(address)?;
+        Self::parse_in(address, &Environment::default())
+    }
+
+    /// Does the same as [`Target::parse`], with these defaults for what the address leaves out. It may be empty if they name a
+    /// server.
+    ///
+    /// # Errors
+    /// As [`Target::parse`].
+    pub fn parse_in(address: &str, environment: &Environment) -> Result<Self, Error> {
+        let Address { mut config, mode, root, identity, own_settings, password } =
+            address::parse(address, environment)?;
         if config.get_hosts().is_empty() {
             // `hostaddr` without `host`.
             for address in config.get_hostaddrs().to_vec() {
@@ -120,7 +138,7 @@ impl Target {
         let mode =
             if config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_))) { Mode::Disable } else { mode };
         let tls = MakeRustlsConnect::new(tls::client(mode, root, identity)?);
-        Ok(Self { config, mode, tls, tls_settings })
+        Ok(Self { config, mode, tls, own_settings, password })
     }
 
     /// The same server and user, another database.
@@ -145,6 +163,21 @@ impl Target {
         let mut other = self.clone();
         other.config.password(password);
         other
+    }
+
+    /// The same with the password in this file, which is read for each connection.
+    ///
+    /// # Errors
+    /// If the file has no password that can be read, or the address has one too.
+    pub fn with_password_file(&self, path: impl Into<PathBuf>) -> Result<Self, Error> {
+        if self.has_password() {
+            let reason = "it has a password, and password_file is set: keep one".to_owned();
+            return Err(Error::Address { reason });
+        }
+        let mut other = self.clone();
+        other.password = PasswordSource::File(path.into());
+        other.password.read(&other.config)?;
+        Ok(other)
     }
 
     /// Whether the address contains a password.
@@ -201,7 +234,7 @@ impl Target {
             .get_user()
             .map(|user| format!("{}{}@", percent_encode(user), password.unwrap_or_default()));
         let database = self.config.get_dbname().map(percent_encode).unwrap_or_default();
-        let mut settings = self.tls_settings.clone();
+        let mut settings = self.own_settings.clone();
         if let Some(limit) = self.config.get_connect_timeout().filter(|limit| **limit != CONNECT_TIMEOUT) {
             settings.push(format!("connect_timeout={}", limit.as_secs()));
         }
@@ -302,6 +335,11 @@ impl Target {
 
     async fn open(&self, mode: SslMode) -> Result<Connected, Error> {
         let mut config = self.config.clone();
+        if config.get_password().is_none()
+            && let Some(password) = self.password.read(&config)?
+        {
+            config.password(password);
+        }
         config.ssl_mode(mode);
         let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
         tokio::time::timeout(limit, config.connect(self.tls.clone()))

@@ -1,4 +1,4 @@
-//! Parses the address of a database: the TLS settings here, the rest by tokio-postgres. Redacts passwords.
+//! Parses the address of a database: TLS and the password file here, the rest by tokio-postgres. Redacts passwords.
 
 use std::{iter::Peekable, path::PathBuf, str::Chars};
 
@@ -6,6 +6,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use tokio_postgres::Config;
 
 use super::Error;
+use super::environment::Environment;
+use super::password::PasswordSource;
 
 /// libpq's sslmode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,39 +49,51 @@ pub(super) struct Address {
     pub(super) mode: Mode,
     pub(super) root: Option<Root>,
     pub(super) identity: Option<Identity>,
-    /// The TLS settings, encoded for a URL.
-    pub(super) tls_settings: Vec<String>,
+    /// The settings of this crate, encoded for a URL.
+    pub(super) own_settings: Vec<String>,
+    pub(super) password: PasswordSource,
 }
 
 /// The settings that tokio-postgres does not support, or not fully.
 #[derive(Default)]
-struct TlsSettings {
+struct OwnSettings {
     sslmode: Option<String>,
     sslrootcert: Option<String>,
     sslcert: Option<String>,
     sslkey: Option<String>,
+    passfile: Option<String>,
 }
 
-impl TlsSettings {
-    /// Stores a TLS setting; false if it is another setting.
+impl OwnSettings {
+    /// Stores such a setting; false if it is another setting.
     fn set(&mut self, name: &str, value: &str) -> bool {
         let slot = match name {
             "sslmode" => &mut self.sslmode,
             "sslrootcert" => &mut self.sslrootcert,
             "sslcert" => &mut self.sslcert,
             "sslkey" => &mut self.sslkey,
+            "passfile" => &mut self.passfile,
             _ => return false,
         };
         *slot = Some(value.to_owned()).filter(|value| !value.is_empty());
         true
     }
 
+    fn get(&self, name: &str) -> Option<&String> {
+        match name {
+            "sslmode" => self.sslmode.as_ref(),
+            "sslrootcert" => self.sslrootcert.as_ref(),
+            "sslcert" => self.sslcert.as_ref(),
+            "sslkey" => self.sslkey.as_ref(),
+            _ => self.passfile.as_ref(),
+        }
+    }
+
     /// As `name=value`, encoded for a URL.
     fn encoded(&self) -> Vec<String> {
-        let Self { sslmode, sslrootcert, sslcert, sslkey } = self;
-        let all = [("sslmode", sslmode), ("sslrootcert", sslrootcert), ("sslcert", sslcert), ("sslkey", sslkey)];
+        let all = ["sslmode", "sslrootcert", "sslcert", "sslkey", "passfile"].map(|name| (name, self.get(name)));
         all.into_iter()
-            .filter_map(|(name, value)| value.as_deref().map(|value| format!("{name}={}", percent_encode(value))))
+            .filter_map(|(name, value)| value.map(|value| format!("{name}={}", percent_encode(value))))
             .collect()
     }
 }
@@ -92,27 +106,43 @@ pub fn percent_encode(text: &str) -> String {
     utf8_percent_encode(text, URL_RESERVED).to_string()
 }
 
-pub(super) fn parse(text: &str) -> Result<Address, Error> {
+pub(super) fn parse(text: &str, environment: &Environment) -> Result<Address, Error> {
     let is_url = text.starts_with("postgres://") || text.starts_with("postgresql://");
-    let (rest, tls) = if is_url { from_url(text)? } else { from_pairs(text)? };
-    let config: Config = rest.parse().map_err(|error| wrong(without_input(&error)))?;
+    let (rest, mut own) = match text.trim() {
+        "" if environment.names_a_server() => (String::new(), OwnSettings::default()),
+        _ if is_url => from_url(text)?,
+        _ => from_pairs(text)?,
+    };
+    let mut config: Config = rest.parse().map_err(|error| wrong(without_input(&error)))?;
+    environment.fill(&mut config);
+    for (name, value) in &environment.own {
+        if own.get(name).is_none() {
+            own.set(name, value);
+        }
+    }
     let at_sign = |host: &tokio_postgres::config::Host| matches!(host, tokio_postgres::config::Host::Tcp(name) if name.contains('@'));
     if config.get_hosts().iter().any(at_sign) {
         return Err(wrong("there is an @ in the host; an @ in a user or password is written %40"));
     }
-    let tls_settings = tls.encoded();
+    let own_settings = own.encoded();
+    let password = match (own.passfile, &environment.home_passfile) {
+        (Some(path), _) => PasswordSource::Passfile(path.into()),
+        (None, Some(path)) => PasswordSource::HomePassfile(path.clone()),
+        (None, None) => PasswordSource::None,
+    };
     let root =
-        tls.sslrootcert.map(|value| if value == "system" { Root::System } else { Root::File(value.into()) });
+        own.sslrootcert.map(|value| if value == "system" { Root::System } else { Root::File(value.into()) });
     Ok(Address {
         config,
-        mode: mode(tls.sslmode.as_deref(), root.as_ref())?,
+        mode: mode(own.sslmode.as_deref(), root.as_ref())?,
         root,
-        identity: match (tls.sslcert, tls.sslkey) {
+        identity: match (own.sslcert, own.sslkey) {
             (Some(certificate), Some(key)) => Some(Identity { certificate: certificate.into(), key: key.into() }),
             (None, None) => None,
             _ => return Err(wrong("sslcert and sslkey go together, and one of them is missing")),
         },
-        tls_settings,
+        own_settings,
+        password,
     })
 }
 
@@ -159,12 +189,12 @@ fn without_input(error: &tokio_postgres::Error) -> String {
 }
 
 /// Splits `scheme://user:password@hosts/database?settings`.
-fn from_url(text: &str) -> Result<(String, TlsSettings), Error> {
-    let mut tls = TlsSettings::default();
+fn from_url(text: &str) -> Result<(String, OwnSettings), Error> {
+    let mut own = OwnSettings::default();
     // tokio-postgres takes everything before the first @ for user and password, question marks included.
     let credentials = text.find('@').unwrap_or(0);
     let Some(question) = text[credentials..].find('?').map(|at| at + credentials) else {
-        return Ok((text.to_owned(), tls));
+        return Ok((text.to_owned(), own));
     };
     let mut others = Vec::new();
     for setting in text[question + 1..].split('&').filter(|setting| !setting.is_empty()) {
@@ -172,7 +202,7 @@ fn from_url(text: &str) -> Result<(String, TlsSettings), Error> {
             .split_once('=')
             .ok_or_else(|| wrong("the settings after the question mark are name=value, parted by &"))?;
         let decoded = percent_decode_str(value).decode_utf8().map_err(|_| wrong("a setting is not UTF-8"))?;
-        if !tls.set(name, &decoded) {
+        if !own.set(name, &decoded) {
             others.push(setting);
         }
     }
@@ -181,13 +211,13 @@ fn from_url(text: &str) -> Result<(String, TlsSettings), Error> {
         rest.push('?');
         rest.push_str(&others.join("&"));
     }
-    Ok((rest, tls))
+    Ok((rest, own))
 }
 
 /// Splits `name=value name='quoted value'`.
-fn from_pairs(text: &str) -> Result<(String, TlsSettings), Error> {
+fn from_pairs(text: &str) -> Result<(String, OwnSettings), Error> {
     let malformed = || wrong("it is neither postgres://user@host:port/database nor a list of name=value");
-    let mut tls = TlsSettings::default();
+    let mut own = OwnSettings::default();
     let mut rest = String::new();
     let mut left = text.chars().peekable();
     loop {
@@ -205,12 +235,12 @@ fn from_pairs(text: &str) -> Result<(String, TlsSettings), Error> {
         }
         while left.next_if(|c| c.is_whitespace()).is_some() {}
         let value = value(&mut left).ok_or_else(malformed)?;
-        if !tls.set(&name, &value) {
+        if !own.set(&name, &value) {
             let quoted = value.replace('\\', "\\\\").replace('\'', "\\'");
             rest.push_str(&format!("{name}='{quoted}' "));
         }
     }
-    if rest.is_empty() { Err(malformed()) } else { Ok((rest, tls)) }
+    if rest.is_empty() { Err(malformed()) } else { Ok((rest, own)) }
 }
 
 fn value(left: &mut Peekable<Chars<'_>>) -> Option<String> {
@@ -234,7 +264,7 @@ fn value(left: &mut Peekable<Chars<'_>>) -> Option<String> {
     }
 }
 
-fn wrong(reason: impl Into<String>) -> Error {
+pub(super) fn wrong(reason: impl Into<String>) -> Error {
     Error::Address { reason: reason.into() }
 }
 
@@ -298,7 +328,42 @@ fn redact_pairs(text: &str) -> String {
 mod tests {
     use tokio_postgres::config::{Host, TargetSessionAttrs};
 
+    use super::super::environment::tests::environment;
     use super::*;
+
+    fn parse(text: &str) -> Result<Address, Error> {
+        super::parse(text, &Environment::default())
+    }
+
+    #[test]
+    fn the_environment_says_what_an_address_leaves_out() {
+        let environment = environment(&[
+            ("PGHOST", "db1,db2"),
+            ("PGPORT", "5433"),
+            ("PGUSER", "me"),
+            ("PGPASSWORD", "it's \\ here"),
+            ("PGDATABASE", "shop"),
+            ("PGSSLMODE", "require"),
+            ("PGPASSFILE", "/etc/passfile"),
+            ("PGTARGETSESSIONATTRS", "read-write"),
+            ("PGCONNECT_TIMEOUT", "7"),
+            ("HOME", "/home/me"),
+        ])
+        .unwrap();
+        let all = super::parse("", &environment).unwrap();
+        assert_eq!(all.config.get_hosts().len(), 2);
+        assert_eq!((all.config.get_ports(), all.config.get_user()), (&[5433][..], Some("me")));
+        assert_eq!(all.config.get_password(), Some(&b"it's \\ here"[..]));
+        assert_eq!((all.config.get_dbname(), all.mode), (Some("shop"), Mode::Require));
+        assert_eq!(all.password, PasswordSource::Passfile("/etc/passfile".into()));
+        let own = super::parse("postgres://you:word@other/x?sslmode=disable&passfile=%2Fa", &environment).unwrap();
+        assert_eq!((own.config.get_user(), own.config.get_dbname()), (Some("you"), Some("x")));
+        assert_eq!(own.config.get_hosts().len(), 1);
+        assert_eq!((own.config.get_password(), own.mode), (Some(&b"word"[..]), Mode::Disable));
+        assert_eq!(own.password, PasswordSource::Passfile("/a".into()));
+        assert_eq!(own.config.get_connect_timeout().unwrap().as_secs(), 7);
+        assert!(super::parse("", &Environment::default()).is_err());
+    }
 
     fn refusal(text: &str) -> String {
         parse(text).unwrap_err().to_string()
