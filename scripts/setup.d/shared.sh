@@ -228,11 +228,11 @@ WRAPPER
 # Calls find_NAME and cache_NAME.
 ensure_python_program() {
   local program
-  if ! program=$("find_$1"); then
+  if ! program=$("find_${1//-/_}"); then
     if ! have_pip && can_apt_install; then
       apt_install python3 python3-pip || log 'apt-get could not install python3-pip'
     fi
-    have_pip && "cache_$1" && program=$("find_$1") ||
+    have_pip && "cache_${1//-/_}" && program=$("find_${1//-/_}") ||
       fail "found no $1: it needs Python 3.10 or newer with pip: $(install_hint python3 python3-pip)"
   fi
   log "$1 is $program"

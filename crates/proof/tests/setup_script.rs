@@ -129,6 +129,7 @@ fn every_download_of_setup_is_pinned_by_hash_and_runs_no_install_script() {
 fn every_pin_has_a_version_and_a_hash() {
     let pins = root().join("scripts/pins");
     let names = [
+        "bank-formats.txt",
         "clients.txt",
         "docs.txt",
         "duckdb.txt",

@@ -248,6 +248,19 @@ pub trait Rail: Send + Sync + 'static {
         None
     }
 
+    /// What [`dispatch`](Self::dispatch) would send for this payment, as text for auditors: every byte of the payment, and no
+    /// secret. Without IO. `None`, the default, if the rail cannot say.
+    fn preview(&self, payment: &Payment) -> Option<Result<String, Invalid>> {
+        let _ = payment;
+        None
+    }
+
+    /// Checks what a dispatch needs beside the bank itself, such as an access token. It sends no payment. The error says what
+    /// is missing, for operators; `symphony run --check` warns of it.
+    fn check(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Whether [`inquire`](Self::inquire) works for this rail.
     fn supports_inquiry(&self) -> bool;
 

@@ -87,12 +87,12 @@ impl BrokerSettings {
     /// The TLS client configuration. `needed` says whether the URL asks for TLS.
     pub(crate) fn tls(&self, needed: bool) -> Result<rustls::ClientConfig, SettingError> {
         let files = tls::TlsFiles {
-            root_ca_file: self.root_ca_file.as_deref(),
+            root_ca_file: self.root_ca_file.clone(),
             system_roots: self.system_roots,
-            client_certificate_file: self.client_certificate_file.as_deref(),
-            client_key_file: self.client_key_file.as_deref(),
+            client_certificate_file: self.client_certificate_file.clone(),
+            client_key_file: self.client_key_file.clone(),
         };
-        tls::client_config(files, needed)
+        tls::client_config(&files, needed)
     }
 }
 

@@ -74,7 +74,7 @@ impl SettingError {
         self.text.starts_with("unknown field")
     }
 
-    fn owned_by(self, owner: String) -> ConfigError {
+    pub(crate) fn owned_by(self, owner: String) -> ConfigError {
         ConfigError { owner, setting: self.setting.into_owned(), problem: self.text, source: self.source }
     }
 }

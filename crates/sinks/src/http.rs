@@ -1,12 +1,17 @@
 //! The HTTP(S) destinations: the payment rail, the CloudEvents sink, the metadata store and the OTLP collector.
 //!
-//! The rail sends one signed POST per attempt, and one GET per inquiry. It classifies a response by the tables of its
+//! The rail sends one signed request per attempt, and one GET per inquiry. It classifies a response by the tables of its
 //! settings, never by text. It sends once per call: no redirects, no proxies, no retries. See `docs/sinks/http.md`.
 //!
 //! # Layout
 //!
 //! Requests:
-//! - `settings`, `target`: the rail's settings and URLs; `credentials`, `signature`: authentication
+//! - `settings`, `target`: the rail's settings and URLs
+//! - `shape`, `body`, `template`: method, query, headers and body of a payment
+//! - `credentials`: a bearer token, headers, and signatures: `signature` (webhooks), `jws`, `http_signature`, with
+//!   `signing_key`
+//! - `oauth`: access tokens; `reloadable`: secrets and certificates that follow their files
+//! - `preview`: a request as text, without its secrets
 //! - `address`, `resolver`: SSRF protection
 //! - `client`: sends a request once, and tells "not sent" from "may have been sent"
 //!
@@ -23,42 +28,59 @@
 
 mod address;
 mod callback;
+mod body;
 mod client;
 pub(crate) mod cloudevents;
 mod credentials;
+mod http_signature;
 mod inquiry;
 mod json;
+mod jws;
+mod oauth;
 #[cfg(feature = "otlp")]
 pub(crate) mod otlp;
 mod outcome;
+mod preview;
+mod reloadable;
 mod resolver;
 mod response;
 mod retry_after;
 mod settings;
+mod shape;
 mod signature;
+mod signing_key;
 mod status_table;
 pub(crate) mod store;
 mod target;
+mod template;
 mod webhook;
 
 use std::fmt;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderName, HeaderValue};
 use reqwest::{Method, Request};
-use std::time::Duration;
 
-use serde::Serialize;
-use symphony_db::payment::{Payload, RailAnswer, Reason};
+use symphony_db::payment::{RailAnswer, Reason};
 use symphony_relay::rail::{
     Answer, BoxFuture, Callback, CallbackError, CallbackRequest, Endpoint, Inquiry, Invalid, Payment, Rail,
 };
 
 use crate::config::SettingError;
 use crate::money::{self, Destination};
-use client::{HttpClient, SendError};
+use address::Allowed;
+use client::{HttpClient, Limits, SendError};
 use credentials::Credentials;
+use oauth::{Token, TokenSource};
+pub use reloadable::reload_secrets;
+use response::HttpResponse;
 pub(crate) use settings::Settings;
+use shape::Shape;
 use target::{InquiryTarget, Target};
+
+/// The status that says that a token is missing or was refused.
+const UNAUTHORIZED: u16 = 401;
 
 /// The error code of a payment that was not sent: no byte of the request left.
 pub const NOT_SENT: &str = "NOT_SENT";
@@ -78,30 +100,21 @@ pub struct HttpRail {
     destination: Destination,
     max_bytes: usize,
     target: Target,
+    shape: Shape,
     inquiry: Option<InquiryTarget>,
     idempotency_header: HeaderName,
     credentials: Credentials,
+    tokens: Option<TokenSource>,
     client: HttpClient,
     outcome_table: outcome::OutcomeTable,
     inquiry_table: inquiry::InquiryTable,
     callback: Option<callback::CallbackReader>,
 }
 
-/// The body of a payment request. Byte for byte the same on every attempt, redrive and later enqueue of the same payment: banks
-/// compare bodies under a known key.
-#[derive(Serialize)]
-struct PaymentBody<'a> {
-    instruction_id: &'a str,
-    participant_id: &'a str,
-    idempotency_key: &'a str,
-    rail_type: &'a str,
-    payload: &'a Payload,
-}
-
 impl HttpRail {
     pub(crate) fn build(name: &str, settings: Settings) -> Result<Self, SettingError> {
         settings.check_limits()?;
-        let allowed = address::Allowed::parse(&settings.allow_private)?;
+        let allowed = Allowed::parse(&settings.allow_private)?;
         let target = Target::parse("url", &settings.url, settings.allow_http, &allowed)?;
         let inquiry = match &settings.inquiry_url {
             Some(template) => Some(InquiryTarget::parse(template, settings.allow_http, &allowed)?),
@@ -111,12 +124,18 @@ impl HttpRail {
         let idempotency_header = credentials::idempotency_header(&settings.idempotency_header)?;
         let endpoint_name = settings.endpoint.as_deref().or(target.host()).unwrap_or_default();
         let inquiry_identity = inquiry.as_ref().map(InquiryTarget::identity).unwrap_or_default();
-        Ok(Self {
+        let owner = format!("rail {name}");
+        let tokens = token_source(&owner, &settings, &allowed)?;
+        let own = (idempotency_header.clone(), tokens.is_some());
+        let reserved = move |header: &HeaderName| *header == own.0 || own.1 && *header == AUTHORIZATION;
+        let rail = Self {
             name: name.to_owned(),
             endpoint: Endpoint::new(endpoint_name, &["http", &target.identity(), &inquiry_identity]),
             destination: settings.destination,
             max_bytes: settings.max_bytes,
-            credentials: Credentials::read(settings.credential_sources(), |header| *header == idempotency_header)?,
+            shape: Shape::build(&settings.shape(), &reserved)?,
+            credentials: Credentials::read(&owner, settings.credential_sources(), reserved)?,
+            tokens,
             idempotency_header,
             inquiry_table: inquiry::InquiryTable::new(&settings.inquiry, settings.response_fields()?)?,
             outcome_table: outcome::OutcomeTable::new(&settings)?,
@@ -124,51 +143,95 @@ impl HttpRail {
                 Some(callback) => Some(callback::CallbackReader::new(callback, settings.response_fields()?)?),
                 None => None,
             },
-            client: HttpClient::new(settings.limits(), settings.tls_files(), allowed, https)?,
+            client: HttpClient::new(&owner, settings.limits(), settings.tls_files(), allowed, https)?,
             target,
             inquiry,
+        };
+        rail.check_with_sample(settings.sample_file.as_deref())?;
+        Ok(rail)
+    }
+
+    /// Renders the requests of a sample payment: a template that never works must not wait for the first payment.
+    fn check_with_sample(&self, file: Option<&Path>) -> Result<(), SettingError> {
+        let sample = body::sample(&self.name, file)?;
+        let token = self.placeholder();
+        let requests = || {
+            self.payment_request(&sample, token.as_ref())?;
+            if let Some(inquiry) = &self.inquiry {
+                self.inquiry_request(inquiry, &sample, token.as_ref())?;
+            }
+            Ok(())
+        };
+        requests().map_err(|invalid: Invalid| {
+            let text = format!(
+                "cannot be used with the sample payload ({}): {}",
+                file.map_or("set sample_file to one as producers enqueue it", |_| "of sample_file"),
+                invalid.message
+            );
+            SettingError::new("body", text)
         })
     }
 
-    fn request(&self, method: Method, url: reqwest::Url, key: &str, body: Vec<u8>) -> Result<Request, Invalid> {
-        let key_value = key_header(key)?;
-        let mut headers = HeaderMap::new();
-        headers.insert(self.idempotency_header.clone(), key_value);
+    /// Stands for the access token in a request that is not sent.
+    fn placeholder(&self) -> Option<Token> {
+        self.tokens.is_some().then(Token::placeholder)
+    }
+
+    /// Adds what payments and inquiries have in common. Signatures come last: they cover the bytes that are sent.
+    fn finish(&self, mut request: Request, key: &str, token: Option<&Token>) -> Result<Request, Invalid> {
+        let headers = request.headers_mut();
+        headers.insert(self.idempotency_header.clone(), key_header(key)?);
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        if method == Method::POST {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        }
-        self.credentials.add(&mut headers, key, &body)?;
-        let mut request = Request::new(method, url);
-        *request.headers_mut() = headers;
-        if !body.is_empty() {
-            *request.body_mut() = Some(body.into());
-        }
+        headers.extend(token.map(|token| (AUTHORIZATION, token.header.clone())));
+        self.credentials.add(&mut request, key)?;
         Ok(request)
     }
 
-    fn payment_request(&self, payment: &Payment) -> Result<Request, Invalid> {
-        let body = PaymentBody {
-            instruction_id: &payment.instruction_id,
-            participant_id: &payment.participant_id,
-            idempotency_key: &payment.idempotency_key,
-            rail_type: &payment.rail_type,
-            payload: &payment.payload,
-        };
-        let body =
-            serde_json::to_vec(&body).map_err(|_| Invalid { message: "payload must be JSON".to_owned() })?;
-        let mut request = self.request(Method::POST, self.target.url(), &payment.idempotency_key, body)?;
+    fn payment_request(&self, payment: &Payment, token: Option<&Token>) -> Result<Request, Invalid> {
+        let mut request = self.shape.payment_request(self.target.url(), payment)?;
         request.headers_mut().insert(SEQUENCE_HEADER, payment.sequence_id.into());
-        Ok(request)
+        self.finish(request, &payment.idempotency_key, token)
+    }
+
+    fn inquiry_request(
+        &self,
+        inquiry: &InquiryTarget,
+        payment: &Payment,
+        token: Option<&Token>,
+    ) -> Result<Request, Invalid> {
+        let mut request = Request::new(Method::GET, inquiry.url(&payment.idempotency_key)?);
+        self.shape.add_headers(payment, request.headers_mut())?;
+        self.finish(request, &payment.idempotency_key, token)
+    }
+
+    /// Sends a request once, or a second time with a new access token if the bank answered 401 and `may_repeat` says that
+    /// such an answer means that it did nothing.
+    async fn send(
+        &self,
+        build: impl Fn(Option<&Token>) -> Result<Request, Invalid>,
+        may_repeat: impl Fn(&HttpResponse) -> bool,
+    ) -> Result<HttpResponse, SendError> {
+        let build = |token: Option<&Token>| build(token).map_err(|invalid| SendError::NotSent(invalid.message));
+        let Some(tokens) = &self.tokens else {
+            return self.client.send(build(None)?).await;
+        };
+        let began = Instant::now();
+        let token = tokens.token().await.map_err(SendError::NotSent)?;
+        let response = self.client.send(build(Some(&*token))?).await?;
+        if response.status == UNAUTHORIZED
+            && may_repeat(&response)
+            && let Some(token) = tokens.token_instead_of(&token, began).await
+        {
+            return self.client.send(build(Some(&*token))?).await;
+        }
+        Ok(response)
     }
 
     async fn send_payment(&self, payment: &Payment) -> Answer {
-        let request = match self.payment_request(payment) {
-            Ok(request) => request,
-            Err(invalid) => return not_sent(invalid.message),
-        };
-        match self.client.send(request).await {
-            Ok(response) => self.outcome_table.answer(&response, &self.inquiry_table),
+        let answer = |response: &HttpResponse| self.outcome_table.answer(response, &self.inquiry_table);
+        let nothing_was_paid = |response: &HttpResponse| matches!(answer(response), Answer::Retryable { .. });
+        match self.send(|token| self.payment_request(payment, token), nothing_was_paid).await {
+            Ok(response) => answer(&response),
             Err(SendError::NotSent(message)) => not_sent(message),
             Err(SendError::MayHaveBeenSent(message)) => {
                 Answer::Unknown { message, rail: RailAnswer::default(), row_only: false }
@@ -178,19 +241,33 @@ impl HttpRail {
 
     async fn send_inquiry(&self, payment: &Payment) -> Inquiry {
         let no_answer = |message| Inquiry::NoAnswer { message, rail: RailAnswer::default() };
-        let key = &payment.idempotency_key;
         let Some(inquiry) = &self.inquiry else {
             return no_answer("this rail has no inquiry_url".to_owned());
         };
-        let request = match inquiry.url(key).and_then(|url| self.request(Method::GET, url, key, Vec::new())) {
-            Ok(request) => request,
-            Err(invalid) => return no_answer(invalid.message),
-        };
-        match self.client.send(request).await {
+        // An inquiry pays nothing, and can always be repeated.
+        match self.send(|token| self.inquiry_request(inquiry, payment, token), |_| true).await {
             Ok(response) => self.inquiry_table.inquiry(&response),
             Err(SendError::NotSent(message) | SendError::MayHaveBeenSent(message)) => no_answer(message),
         }
     }
+}
+
+/// The source of access tokens, if the settings have one.
+fn token_source(owner: &str, settings: &Settings, allowed: &Allowed) -> Result<Option<TokenSource>, SettingError> {
+    let Some(oauth) = settings.oauth.clone() else { return Ok(None) };
+    if settings.bearer_env.is_some() || settings.bearer_file.is_some() {
+        return Err(SettingError::new("oauth", "and a bearer token are both set: keep one"));
+    }
+    let target = Target::parse("oauth.token_url", &oauth.token_url, settings.allow_http, allowed)?;
+    let has_certificate = settings.client_certificate_file.is_some();
+    let limits = Limits {
+        timeout: oauth.timeout,
+        connect_timeout: settings.connect_timeout.min(oauth.timeout / 2),
+        idle_timeout: None,
+        ..settings.limits()
+    };
+    let client = HttpClient::new(owner, limits, settings.tls_files(), allowed.clone(), target.is_https())?;
+    TokenSource::build(owner, oauth, target, client, has_certificate).map(Some)
 }
 
 /// The idempotency key as a header value. A server trims or folds whitespace, which would make it another key.
@@ -220,7 +297,8 @@ impl Rail for HttpRail {
             let message = format!("payload has {size} bytes, and the limit is {limit} (max_bytes)");
             return Err(Invalid { message });
         }
-        money::check(&payment.payload, self.destination)
+        money::check(&payment.payload, self.destination)?;
+        self.shape.check(payment)
     }
 
     fn dispatch<'a>(&'a self, payment: &'a Payment) -> BoxFuture<'a, Answer> {
@@ -228,7 +306,24 @@ impl Rail for HttpRail {
     }
 
     fn timeout(&self) -> Duration {
-        self.client.timeout()
+        let once = self.client.timeout();
+        // A token, the request, another token, the request again.
+        self.tokens.as_ref().map_or(once, |tokens| 2 * (once + tokens.timeout()))
+    }
+
+    fn preview(&self, payment: &Payment) -> Option<Result<String, Invalid>> {
+        let token = self.placeholder();
+        let request = self.validate(payment).and_then(|()| self.payment_request(payment, token.as_ref()));
+        Some(request.map(|request| preview::text(&request, &self.target)))
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async {
+            match &self.tokens {
+                Some(tokens) => tokens.token().await.map(drop),
+                None => Ok(()),
+            }
+        })
     }
 
     fn endpoint(&self) -> Option<Endpoint> {

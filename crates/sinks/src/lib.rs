@@ -60,4 +60,6 @@ mod tls;
 pub mod traces;
 
 pub use config::{ConfigError, parse_duration, without_value};
+#[cfg(feature = "http")]
+pub use http::reload_secrets;
 pub use registry::{rail, sink, store};

@@ -40,6 +40,21 @@ pub fn check(payload: &Payload, destination: Destination) -> Result<(), Invalid>
     destination.check(fields.destination)
 }
 
+/// Whether a text is an unsigned decimal such as `10.00`, as JSON writes it too.
+pub(crate) fn is_decimal(text: &str) -> bool {
+    amount::parts(text).is_some()
+}
+
+/// An amount in the smallest unit of its currency. None if either is invalid, or the amount has more decimal places.
+pub(crate) fn minor_units(amount: &str, currency: &str) -> Option<String> {
+    let (whole, fraction) = amount::parts(amount)?;
+    let places = currency::places_of(currency).ok()?;
+    let padding = places.checked_sub(fraction.len())?;
+    let digits = format!("{whole}{fraction}{}", "0".repeat(padding));
+    let units = digits.trim_start_matches('0');
+    Some(if units.is_empty() { "0".to_owned() } else { units.to_owned() })
+}
+
 fn invalid(message: impl Into<String>) -> Invalid {
     Invalid { message: message.into() }
 }
@@ -69,6 +84,26 @@ mod tests {
     fn a_payload_that_is_no_object_is_refused() {
         for json in ["[]", "1", "null", "\"amount\""] {
             assert!(message(json).starts_with("payload must be a JSON object"), "{json}");
+        }
+    }
+
+    #[test]
+    fn minor_units_are_the_same_amount_without_a_point() {
+        for (amount, currency, units) in [
+            ("10.50", "EUR", Some("1050")),
+            ("10", "EUR", Some("1000")),
+            ("0.05", "EUR", Some("5")),
+            ("0.00", "EUR", Some("0")),
+            ("1000", "JPY", Some("1000")),
+            ("1.5", "KWD", Some("1500")),
+            ("9999999999999999.99", "EUR", Some("999999999999999999")),
+            ("1.005", "EUR", None),
+            ("1.0", "JPY", None),
+            ("-1", "EUR", None),
+            ("1e3", "EUR", None),
+            ("1", "eur", None),
+        ] {
+            assert_eq!(minor_units(amount, currency).as_deref(), units, "{amount} {currency}");
         }
     }
 

@@ -45,7 +45,8 @@ const RAILS: [(&str, bool); 1] = [("http", cfg!(feature = "http"))];
 
 /// Builds a rail from its table in the settings. `kind` selects the kind; the other settings are those of the kind.
 ///
-/// Files and environment variables that the settings name are read here, once.
+/// Files and environment variables that the settings name are read here; [`reload_secrets`](crate::http::reload_secrets) reads
+/// those with secrets again.
 ///
 /// # Errors
 ///
@@ -81,10 +82,11 @@ const SINKS: [(&str, bool); 5] = [
 ///
 /// The setting that is wrong, and what to write instead.
 pub fn sink(name: &str, settings: toml::Table) -> Result<Arc<dyn Sink>, ConfigError> {
-    build_sink(settings).map_err(|error| error.for_sink(name))
+    build_sink(name, settings).map_err(|error| error.for_sink(name))
 }
 
-fn build_sink(mut settings: toml::Table) -> Result<Arc<dyn Sink>, SettingError> {
+#[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "no sink of this build needs its name"))]
+fn build_sink(name: &str, mut settings: toml::Table) -> Result<Arc<dyn Sink>, SettingError> {
     let kind = settings.remove("kind");
     match kind.as_ref().and_then(|kind| kind.as_str()) {
         #[cfg(feature = "nats")]
@@ -96,7 +98,7 @@ fn build_sink(mut settings: toml::Table) -> Result<Arc<dyn Sink>, SettingError> 
         #[cfg(feature = "kafka")]
         Some("kafka") => Ok(Arc::new(crate::event::kafka::Kafka::build(settings)?)),
         #[cfg(feature = "http")]
-        Some("http") => Ok(Arc::new(crate::http::cloudevents::HttpSink::build(settings)?)),
+        Some("http") => Ok(Arc::new(crate::http::cloudevents::HttpSink::build(name, settings)?)),
         kind => Err(unknown_kind(kind, &SINKS)),
     }
 }
@@ -116,10 +118,11 @@ const STORES: [(&str, bool); 3] = [
 ///
 /// The setting that is wrong, and what to write instead.
 pub fn store(name: &str, settings: toml::Table) -> Result<Arc<dyn Store>, ConfigError> {
-    build_store(settings).map_err(|error| error.for_store(name))
+    build_store(name, settings).map_err(|error| error.for_store(name))
 }
 
-fn build_store(mut settings: toml::Table) -> Result<Arc<dyn Store>, SettingError> {
+#[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "no store of this build needs its name"))]
+fn build_store(name: &str, mut settings: toml::Table) -> Result<Arc<dyn Store>, SettingError> {
     let kind = settings.remove("kind");
     match kind.as_ref().and_then(|kind| kind.as_str()) {
         #[cfg(feature = "postgres")]
@@ -127,7 +130,7 @@ fn build_store(mut settings: toml::Table) -> Result<Arc<dyn Store>, SettingError
         #[cfg(feature = "redis")]
         Some("redis") => Ok(Arc::new(crate::metadata::redis::Redis::build(settings)?)),
         #[cfg(feature = "http")]
-        Some("http") => Ok(Arc::new(crate::http::store::HttpStore::build(settings)?)),
+        Some("http") => Ok(Arc::new(crate::http::store::HttpStore::build(name, settings)?)),
         kind => Err(unknown_kind(kind, &STORES)),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! rustls with ring, TLS 1.2 and 1.3, no early data.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::crypto::ring;
@@ -13,18 +13,26 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::config::SettingError;
 
 /// The settings for certificates and keys. Every destination has them under these names.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TlsFiles<'a> {
-    pub(crate) root_ca_file: Option<&'a Path>,
+#[derive(Clone, Debug)]
+pub(crate) struct TlsFiles {
+    pub(crate) root_ca_file: Option<PathBuf>,
     pub(crate) system_roots: bool,
-    pub(crate) client_certificate_file: Option<&'a Path>,
-    pub(crate) client_key_file: Option<&'a Path>,
+    pub(crate) client_certificate_file: Option<PathBuf>,
+    pub(crate) client_key_file: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    /// The files that are set.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        let all = [&self.root_ca_file, &self.client_certificate_file, &self.client_key_file];
+        all.into_iter().flatten().cloned().collect()
+    }
 }
 
 /// Builds the configuration. `needed` says whether any connection will use TLS: without it, system roots are not read.
-pub(crate) fn client_config(files: TlsFiles<'_>, needed: bool) -> Result<ClientConfig, SettingError> {
+pub(crate) fn client_config(files: &TlsFiles, needed: bool) -> Result<ClientConfig, SettingError> {
     let mut roots = RootCertStore::empty();
-    if let Some(path) = files.root_ca_file {
+    if let Some(path) = &files.root_ca_file {
         for certificate in certificates("root_ca_file", path)? {
             roots.add(certificate).map_err(|error| unusable("root_ca_file").with_source(error))?;
         }
@@ -37,7 +45,7 @@ pub(crate) fn client_config(files: TlsFiles<'_>, needed: bool) -> Result<ClientC
         .with_safe_default_protocol_versions()
         .map_err(|error| SettingError::new("url", "TLS cannot be used").with_source(error))?
         .with_root_certificates(roots);
-    let client = match (files.client_certificate_file, files.client_key_file) {
+    let client = match (&files.client_certificate_file, &files.client_key_file) {
         (None, None) => builder.with_no_client_auth(),
         (Some(certificate), Some(key)) => {
             let chain = certificates("client_certificate_file", certificate)?;

@@ -1,4 +1,4 @@
-//! Finds installed programs that tests run: Chromium, schemathesis and DuckDB.
+//! Finds installed programs that tests run: Chromium, schemathesis, DuckDB and the checks of bank formats.
 
 use std::env;
 use std::fmt;
@@ -15,6 +15,8 @@ pub enum Tool {
     Chromium,
     /// Schemathesis, which tests an API against its OpenAPI description.
     Schemathesis,
+    /// The program of `scripts/setup` that runs a script with schemas of ISO 20022 and verifiers of signatures.
+    BankFormats,
     /// DuckDB, as the program of `scripts/setup`, which runs one statement.
     DuckDb,
 }
@@ -47,6 +49,7 @@ pub fn find(tool: Tool) -> Result<PathBuf, ToolNotFound> {
             (names, "--browser", "SYMPHONY_CHROMIUM")
         }
         Tool::Schemathesis => (&["schemathesis"], "--schemathesis", "SYMPHONY_SCHEMATHESIS"),
+        Tool::BankFormats => (&["bank-formats"], "--bank-formats", "SYMPHONY_BANK_FORMATS"),
         Tool::DuckDb => (&["duckdb"], "--duckdb", "SYMPHONY_DUCKDB"),
     };
     if let Some(named) = env::var_os(setting).filter(|named| !named.is_empty()) {

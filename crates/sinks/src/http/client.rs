@@ -14,6 +14,7 @@ use symphony_relay::trace;
 
 use super::address::Allowed;
 use super::json::{self, Body};
+use super::reloadable::Reloadable;
 use super::resolver::FilteredResolver;
 use super::response::{HttpResponse, is_replay};
 use super::retry_after;
@@ -47,7 +48,8 @@ pub(super) struct Limits {
 
 /// An HTTP client that never retries, redirects or uses a proxy.
 pub(super) struct HttpClient {
-    inner: Client,
+    /// Follows the files of certificates and keys.
+    inner: Reloadable<Client>,
     keeps_connections: bool,
     timeout: Duration,
     max_response_bytes: usize,
@@ -55,36 +57,17 @@ pub(super) struct HttpClient {
 }
 
 impl HttpClient {
-    /// Builds a client. `https` says whether any request will use TLS.
+    /// Builds a client. `owner` is whose it is, for the log; `https` says whether any request will use TLS.
     pub(super) fn new(
+        owner: &str,
         limits: Limits,
-        files: tls::TlsFiles<'_>,
+        files: tls::TlsFiles,
         allowed: Allowed,
         https: bool,
     ) -> Result<Self, SettingError> {
-        // Without a pool, no request can meet a connection that the server closed while it was idle.
-        let idle = if limits.idle_timeout.is_some() { limits.idle_connections } else { 0 };
-        let mut tls = tls::client_config(files, https)?;
-        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let client = Client::builder()
-            .tls_backend_preconfigured(tls)
-            .dns_resolver(FilteredResolver(allowed))
-            .user_agent(concat!("symphony/", env!("CARGO_PKG_VERSION")))
-            .redirect(Policy::none())
-            .referer(false)
-            .retry(reqwest::retry::never())
-            .no_proxy()
-            .http1_only()
-            .connect_timeout(limits.connect_timeout)
-            .pool_max_idle_per_host(idle)
-            .pool_idle_timeout(limits.idle_timeout)
-            .tcp_nodelay(true)
-            .build()
-            .map_err(|error| {
-                SettingError::new("url", "no HTTP client can be created for it").with_source(error.without_url())
-            })?;
+        let inner = Reloadable::new(owner, files.paths(), move || build(limits, &files, &allowed, https))?;
         Ok(Self {
-            inner: client,
+            inner,
             keeps_connections: limits.idle_timeout.is_some(),
             timeout: limits.timeout,
             max_response_bytes: limits.max_response_bytes,
@@ -117,7 +100,7 @@ impl HttpClient {
     }
 
     async fn send_and_read(&self, request: Request) -> Result<HttpResponse, SendError> {
-        let response = self.inner.execute(request).await.map_err(|error| {
+        let response = self.inner.current().execute(request).await.map_err(|error| {
             let not_sent = error.is_connect() || error.is_builder();
             let text = root_cause(&error.without_url());
             if not_sent { SendError::NotSent(text) } else { SendError::MayHaveBeenSent(text) }
@@ -160,4 +143,28 @@ impl HttpClient {
         }
         Ok(body)
     }
+}
+
+fn build(limits: Limits, files: &tls::TlsFiles, allowed: &Allowed, https: bool) -> Result<Client, SettingError> {
+    // Without a pool, no request can meet a connection that the server closed while it was idle.
+    let idle = if limits.idle_timeout.is_some() { limits.idle_connections } else { 0 };
+    let mut tls = tls::client_config(files, https)?;
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Client::builder()
+        .tls_backend_preconfigured(tls)
+        .dns_resolver(FilteredResolver(allowed.clone()))
+        .user_agent(concat!("symphony/", env!("CARGO_PKG_VERSION")))
+        .redirect(Policy::none())
+        .referer(false)
+        .retry(reqwest::retry::never())
+        .no_proxy()
+        .http1_only()
+        .connect_timeout(limits.connect_timeout)
+        .pool_max_idle_per_host(idle)
+        .pool_idle_timeout(limits.idle_timeout)
+        .tcp_nodelay(true)
+        .build()
+        .map_err(|error| {
+            SettingError::new("url", "no HTTP client can be created for it").with_source(error.without_url())
+        })
 }

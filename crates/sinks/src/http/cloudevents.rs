@@ -58,10 +58,12 @@ enum EventTarget {
 }
 
 impl HttpSink {
-    pub(crate) fn build(settings: toml::Table) -> Result<Self, SettingError> {
+    pub(crate) fn build(name: &str, settings: toml::Table) -> Result<Self, SettingError> {
         let (common, own): (WebhookSettings, Settings) = WebhookSettings::read(settings)?;
         let (target, https) = EventTarget::parse(&own.url, &common)?;
-        let webhook = WebhookClient::new(&common, https, |header| header.as_str().starts_with("ce-"))?;
+        let webhook = WebhookClient::new(&format!("sink {name}"), &common, https, |header| {
+            header.as_str().starts_with("ce-")
+        })?;
         Ok(Self { target, mode: own.mode, webhook })
     }
 

@@ -1,16 +1,20 @@
-//! Authenticates requests: the webhook signature, a bearer token, and the headers of the setting `headers`.
+//! Authenticates requests: a bearer token, the headers of the setting `headers`, and signatures over what is sent.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use reqwest::Request;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use symphony_relay::rail::Invalid;
 
+use super::http_signature::{self, HttpSignatureSettings, HttpSigner};
+use super::jws::{JwsSettings, JwsSigner};
+use super::reloadable::Reloadable;
 use super::settings::HeaderSetting;
 use super::signature::{self, Signer};
 use crate::config::SettingError;
-use crate::secret::{OneOrMany, Secret, SecretSource};
+use crate::secret::{self, OneOrMany, Secret, SecretSource};
 
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -35,83 +39,141 @@ const RESERVED_HEADERS: [&str; 14] = [
 ];
 
 /// The settings that name the credentials.
-#[derive(Clone, Copy)]
-pub(super) struct CredentialSources<'a> {
-    pub(super) secret_env: Option<&'a OneOrMany>,
-    pub(super) secret_file: Option<&'a OneOrMany>,
-    pub(super) bearer_env: Option<&'a String>,
-    pub(super) bearer_file: Option<&'a PathBuf>,
-    pub(super) headers: &'a BTreeMap<String, HeaderSetting>,
+#[derive(Clone, Default)]
+pub(super) struct CredentialSources {
+    pub(super) secret_env: Option<OneOrMany>,
+    pub(super) secret_file: Option<OneOrMany>,
+    pub(super) bearer_env: Option<String>,
+    pub(super) bearer_file: Option<PathBuf>,
+    pub(super) headers: BTreeMap<String, HeaderSetting>,
+    pub(super) jws: Option<JwsSettings>,
+    pub(super) http_signature: Option<HttpSignatureSettings>,
+}
+
+impl CredentialSources {
+    /// The files to watch.
+    fn files(&self) -> Vec<PathBuf> {
+        let secrets = self.secret_file.iter().flat_map(OneOrMany::iter).map(PathBuf::from);
+        let headers = self.headers.values().filter_map(|value| match value {
+            HeaderSetting::From(SecretSource::File(path)) => Some(path.clone()),
+            _ => None,
+        });
+        let keys = self.jws.iter().map(|jws| &jws.key_file);
+        let keys = keys.chain(self.http_signature.iter().map(|signature| &signature.key_file));
+        secrets.chain(self.bearer_file.clone()).chain(headers).chain(keys.cloned()).collect()
+    }
 }
 
 /// The headers and signing keys of every request.
-pub(super) struct Credentials {
+struct Loaded {
     headers: HeaderMap,
     signer: Signer,
+    jws: Option<(HeaderName, JwsSigner)>,
+    http_signer: Option<HttpSigner>,
 }
 
+/// The credentials, which follow their files.
+pub(super) struct Credentials(Reloadable<Loaded>);
+
 impl Credentials {
-    /// Reads the secrets. `reserved` says which headers the rail, sink or store sets itself.
+    /// Reads the secrets. `owner` is whose they are, for the log. `reserved` says which headers the rail, sink or store sets
+    /// itself.
     pub(super) fn read(
-        settings: CredentialSources<'_>,
-        reserved: impl Fn(&HeaderName) -> bool,
+        owner: &str,
+        settings: CredentialSources,
+        reserved: impl Fn(&HeaderName) -> bool + Send + Sync + 'static,
     ) -> Result<Self, SettingError> {
-        let signer = read_secrets(settings.secret_env, settings.secret_file, ("secret_env", "secret_file"))?;
-        let mut headers = HeaderMap::new();
-        let bearer = match (settings.bearer_env, settings.bearer_file) {
-            (Some(_), Some(_)) => {
-                return Err(SettingError::new("bearer_env", "and bearer_file are both set: keep one"));
-            }
-            (Some(name), None) => Some(("bearer_env", SecretSource::Env(name.clone()))),
-            (None, Some(path)) => Some(("bearer_file", SecretSource::File(path.clone()))),
-            (None, None) => None,
-        };
-        if let Some((setting, source)) = bearer {
-            let token = source.read(setting)?;
-            headers.insert(AUTHORIZATION, secret_header(setting, &format!("Bearer {}", token.expose()))?);
+        Reloadable::new(owner, settings.files(), move || load(&settings, &reserved)).map(Self)
+    }
+
+    /// Adds the credentials to a request, which is complete but for them: signatures cover the bytes that are sent.
+    pub(super) fn add(&self, request: &mut Request, id: &str) -> Result<(), Invalid> {
+        let loaded = self.0.current();
+        let invalid = |message: &str| Invalid { message: message.to_owned() };
+        let body = request.body().and_then(|body| body.as_bytes()).unwrap_or_default().to_vec();
+        let headers = request.headers_mut();
+        headers.extend(loaded.headers.clone());
+        if let Some((name, jws)) = loaded.jws.as_ref().filter(|_| !body.is_empty()) {
+            let mut signature = jws.sign(&body).ok_or_else(|| invalid("the request cannot be signed"))?;
+            signature.set_sensitive(true);
+            headers.insert(name.clone(), signature);
         }
-        for (name, value) in settings.headers {
-            let setting = format!("headers.{name}");
-            let header = HeaderName::from_bytes(name.as_bytes()).map_err(|error| {
-                SettingError::new(setting.clone(), "must be the name of a header").with_source(error)
-            })?;
-            let reserved_here =
-                RESERVED_HEADERS.contains(&header.as_str()) || header.as_str().starts_with("webhook-");
-            if reserved_here || reserved(&header) || headers.contains_key(&header) {
-                return Err(SettingError::new(setting, "is set by Symphony itself: leave it out"));
-            }
-            let value = match value {
-                HeaderSetting::Plain(text) => HeaderValue::from_str(text)
-                    .map_err(|error| SettingError::new(setting, "must be printable ASCII").with_source(error))?,
-                HeaderSetting::From(source) => {
-                    let secret: Secret = source.read(&setting)?;
-                    secret_header(&setting, secret.expose())?
-                }
-            };
-            headers.insert(header, value);
+        if !loaded.signer.is_empty() {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+            let no_header = |_| invalid("the message id must be a valid header value");
+            headers.insert(WEBHOOK_ID, HeaderValue::from_str(id).map_err(no_header)?);
+            headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(now));
+            let mut signature = HeaderValue::from_str(&loaded.signer.sign(id, now, &body)).map_err(no_header)?;
+            signature.set_sensitive(true);
+            headers.insert(WEBHOOK_SIGNATURE, signature);
         }
-        Ok(Self { headers, signer })
+        if let Some(signer) = &loaded.http_signer {
+            signer.sign(request).map_err(|message| Invalid { message })?;
+        }
+        Ok(())
     }
 
     #[cfg(test)]
-    pub(super) fn headers(&self) -> &HeaderMap {
-        &self.headers
+    pub(super) fn headers(&self) -> HeaderMap {
+        self.0.current().headers.clone()
     }
+}
 
-    /// Adds the credentials to the headers of a request, signed for this message id and body.
-    pub(super) fn add(&self, headers: &mut HeaderMap, id: &str, body: &[u8]) -> Result<(), Invalid> {
-        headers.extend(self.headers.clone());
-        if self.signer.is_empty() {
-            return Ok(());
-        }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let invalid = |_| Invalid { message: "the message id must be a valid header value".to_owned() };
-        headers.insert(WEBHOOK_ID, HeaderValue::from_str(id).map_err(invalid)?);
-        headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(now));
-        headers
-            .insert(WEBHOOK_SIGNATURE, HeaderValue::from_str(&self.signer.sign(id, now, body)).map_err(invalid)?);
-        Ok(())
+fn load(settings: &CredentialSources, reserved: impl Fn(&HeaderName) -> bool) -> Result<Loaded, SettingError> {
+    let signer =
+        read_secrets(settings.secret_env.as_ref(), settings.secret_file.as_ref(), ("secret_env", "secret_file"))?;
+
+    let jws = match &settings.jws {
+        Some(jws) => Some((header_name("jws.header", &jws.header, &reserved)?, JwsSigner::read(jws)?)),
+        None => None,
+    };
+    let http_signer = settings.http_signature.as_ref().map(HttpSigner::read).transpose()?;
+
+    let mut headers = HeaderMap::new();
+    let bearer =
+        secret::from_env_or_file("bearer_env", &settings.bearer_env, "bearer_file", &settings.bearer_file)?;
+    if let Some(token) = bearer {
+        let setting = if settings.bearer_env.is_some() { "bearer_env" } else { "bearer_file" };
+        headers.insert(AUTHORIZATION, secret_header(setting, &format!("Bearer {}", token.expose()))?);
     }
+    for (name, value) in &settings.headers {
+        let setting = format!("headers.{name}");
+        let taken = |header: &HeaderName| {
+            reserved(header)
+                || headers.contains_key(header)
+                || jws.as_ref().is_some_and(|(own, _)| own == header)
+                || http_signer.is_some() && http_signature::HEADERS.contains(&header.as_str())
+        };
+        let header = header_name(&setting, name, taken)?;
+        let value = match value {
+            // The rail renders it for each payment.
+            HeaderSetting::Template(_) => continue,
+            HeaderSetting::Plain(text) => HeaderValue::from_str(text)
+                .map_err(|error| SettingError::new(setting, "must be printable ASCII").with_source(error))?,
+            HeaderSetting::From(source) => {
+                let secret: Secret = source.read(&setting)?;
+                secret_header(&setting, secret.expose())?
+            }
+        };
+        headers.insert(header, value);
+    }
+    Ok(Loaded { headers, signer, jws, http_signer })
+}
+
+/// Checks the name of a header of the setting `headers`. `reserved` says which further headers are taken.
+pub(super) fn header_name(
+    setting: &str,
+    name: &str,
+    reserved: impl Fn(&HeaderName) -> bool,
+) -> Result<HeaderName, SettingError> {
+    let header = HeaderName::from_bytes(name.as_bytes()).map_err(|error| {
+        SettingError::new(setting.to_owned(), "must be the name of a header").with_source(error)
+    })?;
+    if RESERVED_HEADERS.contains(&header.as_str()) || header.as_str().starts_with("webhook-") || reserved(&header)
+    {
+        return Err(SettingError::new(setting.to_owned(), "is set by Symphony itself: leave it out"));
+    }
+    Ok(header)
 }
 
 /// Reads the secrets that the settings of these names list.

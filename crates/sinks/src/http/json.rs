@@ -32,6 +32,11 @@ pub(super) fn read(body: &[u8]) -> Body {
     }
 }
 
+/// Whether this is one JSON document of any kind that every parser reads in the same way.
+pub(super) fn is_strict(text: &[u8]) -> bool {
+    serde_json::from_slice::<Strict>(text).is_ok()
+}
+
 fn begins_like_an_object(body: &[u8]) -> bool {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     body.trim_ascii_start().starts_with(b"{")

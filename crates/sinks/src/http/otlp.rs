@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, Request};
 use serde::Deserialize;
 
@@ -95,32 +95,30 @@ impl Collector {
             retry_after_cap: Duration::ZERO,
         };
         let files = tls::TlsFiles {
-            root_ca_file: settings.root_ca_file.as_deref(),
+            root_ca_file: settings.root_ca_file.clone(),
             system_roots: settings.system_roots,
-            client_certificate_file: settings.client_certificate_file.as_deref(),
-            client_key_file: settings.client_key_file.as_deref(),
+            client_certificate_file: settings.client_certificate_file.clone(),
+            client_key_file: settings.client_key_file.clone(),
         };
         let sources = CredentialSources {
-            secret_env: None,
-            secret_file: None,
-            bearer_env: settings.bearer_env.as_ref(),
-            bearer_file: settings.bearer_file.as_ref(),
-            headers: &settings.headers,
+            bearer_env: settings.bearer_env.clone(),
+            bearer_file: settings.bearer_file.clone(),
+            headers: settings.headers.clone(),
+            ..CredentialSources::default()
         };
         Ok(Self {
-            credentials: Credentials::read(sources, |_| false)?,
-            client: HttpClient::new(limits, files, allowed, target.is_https())?,
+            credentials: Credentials::read("traces", sources, |_| false)?,
+            client: HttpClient::new("traces", limits, files, allowed, target.is_https())?,
             target,
         })
     }
 
     /// Posts a batch once.
     pub(crate) async fn post(&self, batch: Vec<u8>) -> Result<(), ExportError> {
-        let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, PROTOBUF)]);
-        self.credentials.add(&mut headers, "", &batch).map_err(|invalid| ExportError::Refused(invalid.message))?;
         let mut request = Request::new(Method::POST, self.target.url());
-        *request.headers_mut() = headers;
+        request.headers_mut().insert(CONTENT_TYPE, PROTOBUF);
         *request.body_mut() = Some(batch.into());
+        self.credentials.add(&mut request, "").map_err(|invalid| ExportError::Refused(invalid.message))?;
         match self.client.send(request).await {
             Ok(response) => classify(response.status),
             Err(SendError::NotSent(why) | SendError::MayHaveBeenSent(why)) => Err(ExportError::Retryable(why)),

@@ -7,15 +7,20 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::callback;
+use super::body::BodySetting;
 use super::client::Limits;
-use super::credentials;
+use super::credentials::CredentialSources;
+use super::http_signature::HttpSignatureSettings;
 use super::inquiry::InquiryResult;
+use super::jws::JwsSettings;
+use super::oauth::OauthSettings;
 use super::outcome::{AnswerBody, ResponseClass};
 use super::response::{FieldPath, ResponseFields};
+use super::shape::{PaymentMethod, ShapeSettings};
 use crate::config::{self, SettingError, duration, optional_duration};
 use crate::money::Destination;
 use crate::secret::{OneOrMany, SecretSource};
-use crate::tls;
+use crate::tls::TlsFiles;
 
 /// The largest value of `timeout`: a lease cannot be renewed for ever.
 const MAX_TIMEOUT: Duration = Duration::from_secs(600);
@@ -33,6 +38,14 @@ pub(crate) struct Settings {
     pub(super) endpoint: Option<String>,
     #[serde(default)]
     pub(super) destination: Destination,
+
+    #[serde(default)]
+    pub(super) method: PaymentMethod,
+    #[serde(default)]
+    pub(super) body: BodySetting,
+    #[serde(default)]
+    pub(super) query: BTreeMap<String, String>,
+    pub(super) sample_file: Option<PathBuf>,
 
     #[serde(default)]
     pub(super) allow_http: bool,
@@ -62,6 +75,9 @@ pub(crate) struct Settings {
     pub(super) bearer_file: Option<PathBuf>,
     #[serde(default)]
     pub(super) headers: BTreeMap<String, HeaderSetting>,
+    pub(super) oauth: Option<OauthSettings>,
+    pub(super) jws: Option<JwsSettings>,
+    pub(super) http_signature: Option<HttpSignatureSettings>,
 
     pub(super) root_ca_file: Option<PathBuf>,
     #[serde(default = "config::enabled")]
@@ -86,12 +102,25 @@ pub(crate) struct Settings {
 
 /// The value of a header of the setting `headers`.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, expecting = "a text that is no secret, { env = \"NAME\" } or { file = \"/path\" }")]
+#[serde(
+    untagged,
+    expecting = "a text that is no secret, { env = \"NAME\" }, { file = \"/path\" } or { template = \"…\" }"
+)]
 pub(super) enum HeaderSetting {
     /// Written in the settings. Not for secrets.
     Plain(String),
     /// From a file or an environment variable.
     From(SecretSource),
+    /// From the payment, on rails.
+    Template(HeaderTemplate),
+}
+
+/// A header from a template. An enum, because serde reads a struct from a list too.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub(super) enum HeaderTemplate {
+    /// The template.
+    Template(String),
 }
 
 impl Settings {
@@ -141,23 +170,29 @@ impl Settings {
         }
     }
 
-    pub(super) fn tls_files(&self) -> tls::TlsFiles<'_> {
-        tls::TlsFiles {
-            root_ca_file: self.root_ca_file.as_deref(),
+    pub(super) fn tls_files(&self) -> TlsFiles {
+        TlsFiles {
+            root_ca_file: self.root_ca_file.clone(),
             system_roots: self.system_roots,
-            client_certificate_file: self.client_certificate_file.as_deref(),
-            client_key_file: self.client_key_file.as_deref(),
+            client_certificate_file: self.client_certificate_file.clone(),
+            client_key_file: self.client_key_file.clone(),
         }
     }
 
-    pub(super) fn credential_sources(&self) -> credentials::CredentialSources<'_> {
-        credentials::CredentialSources {
-            secret_env: self.secret_env.as_ref(),
-            secret_file: self.secret_file.as_ref(),
-            bearer_env: self.bearer_env.as_ref(),
-            bearer_file: self.bearer_file.as_ref(),
-            headers: &self.headers,
+    pub(super) fn credential_sources(&self) -> CredentialSources {
+        CredentialSources {
+            secret_env: self.secret_env.clone(),
+            secret_file: self.secret_file.clone(),
+            bearer_env: self.bearer_env.clone(),
+            bearer_file: self.bearer_file.clone(),
+            headers: self.headers.clone(),
+            jws: self.jws.clone(),
+            http_signature: self.http_signature.clone(),
         }
+    }
+
+    pub(super) fn shape(&self) -> ShapeSettings<'_> {
+        ShapeSettings { method: self.method, body: &self.body, query: &self.query, headers: &self.headers }
     }
 
     /// The fields of a response that the settings name.

@@ -35,12 +35,12 @@ pub(crate) struct HttpStore {
 }
 
 impl HttpStore {
-    pub(crate) fn build(settings: toml::Table) -> Result<Self, SettingError> {
+    pub(crate) fn build(name: &str, settings: toml::Table) -> Result<Self, SettingError> {
         let (common, own): (WebhookSettings, Settings) = WebhookSettings::read(settings)?;
         let (template, https) = UrlTemplate::parse(&own.url, &common)?;
         let reserved =
             |header: &HeaderName| [VERSION_HEADER, ENTRY_ID_HEADER, IDEMPOTENCY_KEY_HEADER].contains(header);
-        Ok(Self { template, webhook: WebhookClient::new(&common, https, reserved)? })
+        Ok(Self { template, webhook: WebhookClient::new(&format!("store {name}"), &common, https, reserved)? })
     }
 
     fn request(&self, record: &Record) -> Result<Request, String> {

@@ -118,11 +118,13 @@ impl StatusClass {
 }
 
 impl WebhookClient {
-    /// Builds a client. `https` says whether requests use TLS, `reserved` which headers the sink or store sets itself.
+    /// Builds a client. `owner` is whose it is, for the log; `https` says whether requests use TLS, `reserved` which headers
+    /// the sink or store sets itself.
     pub(super) fn new(
+        owner: &str,
         common: &WebhookSettings,
         https: bool,
-        reserved: impl Fn(&HeaderName) -> bool,
+        reserved: impl Fn(&HeaderName) -> bool + Send + Sync + 'static,
     ) -> Result<Self, SettingError> {
         let limits = Limits::new(common.timeout, common.connect_timeout, common.max_bytes)?;
         let client_limits = client::Limits {
@@ -134,23 +136,29 @@ impl WebhookClient {
             retry_after_cap: Duration::MAX,
         };
         let files = tls::TlsFiles {
-            root_ca_file: common.root_ca_file.as_deref(),
+            root_ca_file: common.root_ca_file.clone(),
             system_roots: common.system_roots,
-            client_certificate_file: common.client_certificate_file.as_deref(),
-            client_key_file: common.client_key_file.as_deref(),
+            client_certificate_file: common.client_certificate_file.clone(),
+            client_key_file: common.client_key_file.clone(),
         };
         let sources = CredentialSources {
-            secret_env: common.secret_env.as_ref(),
-            secret_file: common.secret_file.as_ref(),
-            bearer_env: common.bearer_env.as_ref(),
-            bearer_file: common.bearer_file.as_ref(),
-            headers: &common.headers,
+            secret_env: common.secret_env.clone(),
+            secret_file: common.secret_file.clone(),
+            bearer_env: common.bearer_env.clone(),
+            bearer_file: common.bearer_file.clone(),
+            headers: common.headers.clone(),
+            ..CredentialSources::default()
         };
+        if let Some((name, _)) =
+            common.headers.iter().find(|(_, value)| matches!(value, HeaderSetting::Template(_)))
+        {
+            return Err(SettingError::new(format!("headers.{name}"), "is a template, which only rails have"));
+        }
         let allowed = Allowed::parse(&common.allow_private)?;
         Ok(Self {
             limits,
-            credentials: Credentials::read(sources, reserved)?,
-            client: HttpClient::new(client_limits, files, allowed, https)?,
+            credentials: Credentials::read(owner, sources, reserved)?,
+            client: HttpClient::new(owner, client_limits, files, allowed, https)?,
         })
     }
 
@@ -164,14 +172,14 @@ impl WebhookClient {
         &self,
         method: Method,
         url: Url,
-        mut headers: HeaderMap,
+        headers: HeaderMap,
         id: &str,
         body: Vec<u8>,
     ) -> Result<Request, String> {
-        self.credentials.add(&mut headers, id, &body).map_err(|invalid| invalid.message)?;
         let mut request = Request::new(method, url);
         *request.headers_mut() = headers;
         *request.body_mut() = Some(body.into());
+        self.credentials.add(&mut request, id).map_err(|invalid| invalid.message)?;
         Ok(request)
     }
 

@@ -20,18 +20,11 @@ pub(super) fn check(field: Option<&RawValue>, places: usize) -> Result<(), Inval
             "amount must be a decimal in a string, such as \"10.00\""
         }));
     };
-    let (whole, fraction) = match text.split_once('.') {
-        Some((whole, fraction)) => (whole, Some(fraction)),
-        None => (text.as_str(), None),
-    };
-    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    let leading_zero = whole.len() > 1 && whole.starts_with('0');
-    if !digits(whole) || fraction.is_some_and(|fraction| !digits(fraction)) || leading_zero {
+    let Some((whole, fraction)) = parts(&text) else {
         return Err(invalid(
             "amount must be digits with at most one point between them: no sign, no exponent, no spaces, no zeros in front",
         ));
-    }
-    let fraction = fraction.unwrap_or_default();
+    };
     if whole.len() + fraction.len() > MAX_DIGITS {
         return Err(invalid(format!("amount must have at most {MAX_DIGITS} digits")));
     }
@@ -42,6 +35,18 @@ pub(super) fn check(field: Option<&RawValue>, places: usize) -> Result<(), Inval
         return Err(invalid("amount must be above zero"));
     }
     Ok(())
+}
+
+/// The digits before and after the point of an unsigned decimal. None if it is written in another way.
+pub(super) fn parts(text: &str) -> Option<(&str, &str)> {
+    let (whole, fraction) = match text.split_once('.') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (text, None),
+    };
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let leading_zero = whole.len() > 1 && whole.starts_with('0');
+    let is_decimal = digits(whole) && fraction.is_none_or(digits) && !leading_zero;
+    is_decimal.then(|| (whole, fraction.unwrap_or_default()))
 }
 
 #[cfg(test)]

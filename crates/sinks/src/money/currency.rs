@@ -8,8 +8,12 @@ use super::{invalid, text};
 
 /// How many decimal places the currency has.
 pub(super) fn places(field: Option<&RawValue>) -> Result<usize, Invalid> {
-    let known = text(field).and_then(|code| Currency::from_code(&code).filter(|currency| currency.code() == code));
-    let Some(currency) = known else {
+    places_of(&text(field).unwrap_or_default())
+}
+
+/// The same for a code.
+pub(super) fn places_of(code: &str) -> Result<usize, Invalid> {
+    let Some(currency) = Currency::from_code(code).filter(|currency| currency.code() == code) else {
         return Err(invalid("currency must be a code of ISO 4217 in three capital letters, such as \"EUR\""));
     };
     // Metals, the test code and the code for "no currency" have no minor unit. Units of account such as special drawing

@@ -1,8 +1,12 @@
-//! docs/sinks/http.md lists every setting with its default, and its examples are valid.
+//! docs/sinks/http.md lists every setting with its default. Its examples and those of the page on templates are valid.
 
-use crate::harness::{rail, refusal};
+use symphony_relay::rail::Payment;
+
+use crate::harness::{payment, rail, refusal};
 
 const PAGE: &str = include_str!("../../../../docs/sinks/http.md");
+const TEMPLATES: &str = include_str!("../../../../docs/sinks/http-templates.md");
+const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sinks/examples/payment.json");
 
 #[test]
 fn the_page_lists_every_setting() {
@@ -12,6 +16,41 @@ fn the_page_lists_every_setting() {
     for setting in settings {
         assert!(PAGE.contains(&format!("\n| `{setting}` |")), "{setting} is missing in docs/sinks/http.md");
     }
+}
+
+#[test]
+fn the_page_lists_every_setting_of_authentication() {
+    for (section, required) in [
+        ("oauth", "token_url = 'https://a.example/'\nclient_id = 'a'"),
+        ("jws", "key_file = 'a'"),
+        ("http_signature", "key_file = 'a'\nkey_id = 'a'"),
+    ] {
+        let error = refusal(&format!(
+            "kind = 'http'\nurl = 'https://bank.example/'\n[{section}]\n{required}\nno_such_setting = 1"
+        ));
+        let settings: Vec<&str> = error.split('`').skip(3).step_by(2).collect();
+        assert!(settings.len() > 4, "{error}");
+        for setting in settings {
+            assert!(PAGE.contains(&format!("`{section}.{setting}`")), "{section}.{setting} is missing");
+        }
+    }
+}
+
+#[test]
+fn the_example_of_the_page_on_templates_is_valid() {
+    let block = |kind: &str| TEMPLATES.split(&format!("```{kind}\n")).nth(1).unwrap().split("```").next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let template = folder.path().join("instant.json");
+    std::fs::write(&template, block("json")).unwrap();
+    let mut table: toml::Table = block("toml").parse().unwrap();
+    let settings = table["rails"]["instant"].as_table_mut().unwrap();
+    settings["body"]["template_file"] = template.display().to_string().into();
+    settings["sample_file"] = SAMPLE.into();
+    let payload = std::fs::read_to_string(SAMPLE).unwrap();
+    let payment = Payment { payload: serde_json::from_str(&payload).unwrap(), ..payment() };
+    let request = symphony_sinks::rail("instant", settings.clone()).unwrap().preview(&payment).unwrap().unwrap();
+    assert!(request.starts_with("POST http://psp.example/transfers?account=participant-1\n"), "{request}");
+    assert!(request.contains("\"value\": 125000,"), "{request}");
 }
 
 #[test]
@@ -30,6 +69,9 @@ fn the_examples_of_the_page_are_valid() {
                 let secret = folder.path().join("secret");
                 std::fs::write(&secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
                 callback["secret_file"] = secret.display().to_string().into();
+            }
+            if let Some(oauth) = settings.get_mut("oauth") {
+                oauth["client_secret_env"] = "CARGO_PKG_NAME".into();
             }
             settings.insert("root_ca_file".to_owned(), root.clone().into());
             assert!(symphony_sinks::rail(name, settings).unwrap().supports_inquiry());

@@ -2,13 +2,19 @@
 
 #![cfg(test)]
 
+mod access_tokens;
 mod addresses;
 mod ambiguous_answers;
 mod bank;
+mod bank_formats;
 mod documentation;
 mod faults;
 mod harness;
 mod keepalive;
+mod recorder;
+mod reload;
 mod settings;
 mod signature;
+mod signed_requests;
+mod templates;
 mod tls;

@@ -1,51 +1,14 @@
 //! Requests have the idempotency key, the same body on every attempt, and signatures that a bank can verify.
 
-use std::sync::Arc;
+use symphony_relay::rail::Payment;
 
-use symphony_relay::rail::{Payment, Rail};
-use tokio::io::AsyncWriteExt;
-use tokio::sync::mpsc;
-
-use crate::harness::{assert_accepted, http, in_time, listen, payment, rail_to, read_request, refusal};
+use crate::harness::{in_time, payment, refusal};
+use crate::recorder::{Recorder, header};
 
 const NEW_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const OLD_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
-struct Recorder {
-    rail: Arc<dyn Rail>,
-    requests: mpsc::UnboundedReceiver<(String, String)>,
-}
-
-impl Recorder {
-    async fn new(settings: &str) -> Self {
-        let (seen, requests) = mpsc::unbounded_channel();
-        let (address, _) = listen(move |mut stream| {
-            let seen = seen.clone();
-            async move {
-                let Some(request) = read_request(&mut stream).await else { return };
-                let _ = stream.write_all(http(200, "", r#"{"status": "EXECUTED"}"#).as_bytes()).await;
-                seen.send(request).unwrap();
-            }
-        })
-        .await;
-        Self { rail: rail_to(address, settings), requests }
-    }
-
-    async fn sent(&mut self, payment: &Payment) -> (String, String) {
-        assert_accepted(&self.rail.dispatch(payment).await);
-        in_time(self.requests.recv()).await.unwrap()
-    }
-}
-
-fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    head.lines()
-        .skip(1)
-        .filter_map(|line| line.split_once(": "))
-        .find(|(own, _)| own.eq_ignore_ascii_case(name))
-        .map(|(_, value)| value)
-}
-
-fn verifies(secret: &str, head: &str, body: &str) -> bool {
+pub(crate) fn verifies(secret: &str, head: &str, body: &str) -> bool {
     let webhook = standardwebhooks::Webhook::new(secret).unwrap();
     let mut headers = axum::http::HeaderMap::new();
     for name in ["webhook-id", "webhook-timestamp", "webhook-signature"] {

@@ -41,7 +41,7 @@ impl CertificateAuthority {
     }
 
     /// A certificate for a name, as `<file>.pem` and `<file>.key`.
-    fn sign(&self, file: &str, name: &str) {
+    pub(crate) fn sign(&self, file: &str, name: &str) {
         let key = KeyPair::generate().unwrap();
         let certificate =
             CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &self.issuer).unwrap();
@@ -49,7 +49,7 @@ impl CertificateAuthority {
         std::fs::write(self.file(&format!("{file}.key")), key.serialize_pem()).unwrap();
     }
 
-    fn server(&self, file: &str, clients: Option<&Path>) -> ServerConfig {
+    pub(crate) fn server(&self, file: &str, clients: Option<&Path>) -> ServerConfig {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -72,7 +72,7 @@ impl CertificateAuthority {
 }
 
 /// A TLS server, and the number of requests that it has read.
-async fn tls_server(config: ServerConfig) -> (SocketAddr, Arc<AtomicUsize>) {
+pub(crate) async fn tls_server(config: ServerConfig) -> (SocketAddr, Arc<AtomicUsize>) {
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let requests = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&requests);
@@ -91,12 +91,12 @@ async fn tls_server(config: ServerConfig) -> (SocketAddr, Arc<AtomicUsize>) {
     (address, requests)
 }
 
-fn https(address: SocketAddr, more: &str) -> Arc<dyn Rail> {
+pub(crate) fn https(address: SocketAddr, more: &str) -> Arc<dyn Rail> {
     let port = address.port();
     rail(&format!("kind = 'http'\nurl = 'https://localhost:{port}/'\nallow_private = ['localhost']\n{more}"))
 }
 
-fn setting(name: &str, path: &Path) -> String {
+pub(crate) fn setting(name: &str, path: &Path) -> String {
     format!("{name} = '{}'\n", path.display())
 }
 
