@@ -49,6 +49,8 @@ use axum::http::header::{self, HeaderValue};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use symphony_db::connect::Target;
+use symphony_db::payment::Payload;
+use symphony_db::payment::reader::Outbox;
 
 pub use api::description as api_description;
 pub use error::Error;
@@ -75,12 +77,17 @@ const ACT_ROLES: [&str; 3] = ["symphony_operator", "symphony_readonly", "symphon
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
+/// Shows the request that a rail sends for a payment, without secrets. None if this process does not serve the rail, or the
+/// rail cannot say. The error is why the payment cannot be sent.
+pub type RequestPreview = Box<dyn Fn(&Outbox, &Payload) -> Option<Result<String, String>> + Send + Sync>;
+
 /// The state that all handlers share.
 pub struct Console {
     access: Access,
     database: Database,
     /// The name of the relayer that serves the console.
     worker: String,
+    preview: RequestPreview,
     requests: Arc<Quota>,
     exports: Arc<Quota>,
     sessions: Sessions,
@@ -133,12 +140,14 @@ impl Console {
         logins: &Logins,
         listener: Option<SocketAddr>,
         worker: &str,
+        preview: RequestPreview,
     ) -> Result<ConsoleState, Error> {
         let on_loopback = listener.is_some_and(|address| address.ip().is_loopback());
         Ok(Arc::new(Self {
             access: Access::new(tokens, on_loopback)?,
             database: Database::new(&logins.read, logins.act.as_ref()),
             worker: worker.to_owned(),
+            preview,
             requests: Quota::new(MAX_REQUESTS, MAX_REQUESTS_PER_TOKEN),
             exports: Quota::new(api::MAX_EXPORTS, api::MAX_EXPORTS_PER_TOKEN),
             sessions: Sessions::default(),

@@ -221,6 +221,8 @@ struct PayloadPage {
     /// What a reader must know about it, such as its erasure.
     notice: Option<String>,
     payload: String,
+    /// What the rail sends for it: the request, or why it cannot be sent.
+    request: Option<Result<String, String>>,
 }
 
 #[derive(Template)]

@@ -54,6 +54,7 @@ pub(crate) struct Config {
 pub(crate) struct Database {
     pub(crate) url: String,
     pub(crate) listen_url: String,
+    pub(crate) password_file: String,
 }
 
 /// URLs may hold a password.

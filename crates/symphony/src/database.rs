@@ -1,6 +1,7 @@
 //! The option `--database-url`, and connections to that database.
 
-use symphony_db::{connect::Target, schema};
+use symphony_db::connect::{Environment, Target};
+use symphony_db::schema;
 use tokio_postgres::Client;
 
 use crate::failure::Failure;
@@ -10,7 +11,8 @@ use crate::failure::Failure;
 pub(crate) struct Database {
     /// Database, as postgres://user@host:5432/db?sslmode=verify-full&sslrootcert=FILE
     ///
-    /// The form "host=… user=…" works as well. Prefer the variable: other users see arguments in the process list.
+    /// The form "host=… user=…" works as well, and PGHOST, PGUSER, PGPASSFILE and the other variables of libpq say what it leaves
+    /// out. Prefer variables: other users see arguments in the process list.
     #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
     database_url: Option<String>,
 }
@@ -19,24 +21,32 @@ impl Database {
     /// The URL that was given. It may hold a password.
     pub(crate) fn url(&self) -> Result<&str, Failure> {
         self.database_url.as_deref().filter(|url| !url.trim().is_empty()).ok_or_else(|| {
-            Failure::usage("no database is given: neither --database-url nor DATABASE_URL is set")
+            Failure::usage("no database is given: neither --database-url nor DATABASE_URL nor PGHOST is set")
                 .hint("for example: export DATABASE_URL=postgres://me@localhost:5432/shop")
         })
     }
 
-    /// The URL that was given, or else this one.
-    pub(crate) fn url_or<'a>(&'a self, other: &'a str) -> Result<&'a str, Failure> {
-        if other.trim().is_empty() { self.url() } else { Ok(self.url().unwrap_or(other)) }
+    /// The database that was given, or else that of this URL, or else that of the PG… variables, which also say what a URL
+    /// leaves out.
+    pub(crate) fn target_or(&self, other: &str) -> Result<Target, Failure> {
+        let environment = Environment::of_process()?;
+        let url = match self.url() {
+            Ok(url) => url,
+            Err(_) if !other.trim().is_empty() => other,
+            Err(_) if environment.names_a_server() => "",
+            Err(failure) => return Err(failure),
+        };
+        Ok(Target::parse_in(url, &environment)?)
     }
 
     /// Connects without the schema guard, for callers that run the guard or an install themselves.
     pub(crate) async fn open(&self) -> Result<Client, Failure> {
-        open(&Target::parse(self.url()?)?).await
+        open(&self.target_or("")?).await
     }
 
     /// Connects, and refuses a database in which another owner's objects stand in for Symphony's.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
-        connect(&Target::parse(self.url()?)?).await
+        connect(&self.target_or("")?).await
     }
 }
 

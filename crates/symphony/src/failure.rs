@@ -6,6 +6,7 @@ use serde::Serialize;
 use symphony_client::error::{CreateError, DatabaseError, EnqueueError, ErrorDetails, PublishError};
 use symphony_db::error::{ClaimError, CompleteError, OperateError};
 use symphony_db::{connect, schema};
+use symphony_sinks::ConfigError;
 #[cfg(feature = "dev-tools")]
 use symphony_testkit::test_database;
 use tokio_postgres::error::DbError;
@@ -211,14 +212,22 @@ fn sqlstate_code(sqlstate: &str) -> u8 {
     }
 }
 
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::usage(error.to_string()).hint("docs/sinks/ explains the settings of each kind")
+    }
+}
+
 impl From<connect::Error> for Failure {
     fn from(error: connect::Error) -> Self {
         match error {
-            connect::Error::Address { .. } | connect::Error::File { .. } => {
+            connect::Error::Address { .. } => Self::usage(error.to_string())
+                .hint("write the address as postgres://user@host:5432/database?sslmode=…"),
+            connect::Error::File { .. } => {
                 let source = error.source().map(ToString::to_string);
                 let because = source.map(|source| format!(": {source}")).unwrap_or_default();
                 Self::usage(format!("{error}{because}"))
-                    .hint("write the address as postgres://user@host:5432/database?sslmode=…")
+                    .hint("correct the file, or the setting or variable that names it")
             }
             connect::Error::Connect { target, source } => {
                 Self::database(format!("cannot connect to {target}"), source)

@@ -12,6 +12,7 @@
 //! - [`lock_holders`]: which transaction has held the policies of the rails for long
 //! - [`log`]: the log's format and filters
 //! - [`metrics`]: the engine's metrics for Prometheus
+//! - [`secrets`]: secrets and certificates that are read again
 //! - [`systemd`]: what a unit of `Type=notify` hears
 //! - [`traces`]: the trace exporter, and counts of exported and dropped spans
 
@@ -23,6 +24,7 @@ pub(crate) mod lanes;
 mod lock_holders;
 pub(crate) mod log;
 pub(crate) mod metrics;
+pub(crate) mod secrets;
 mod state_file;
 pub(crate) mod systemd;
 pub(crate) mod traces;

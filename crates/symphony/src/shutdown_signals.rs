@@ -1,5 +1,7 @@
 //! The shutdown signals SIGINT (Ctrl-C), SIGTERM and SIGHUP, and the exit code that each one means.
 
+use std::io::IsTerminal as _;
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
@@ -8,8 +10,8 @@ use crate::failure::Failure;
 pub(crate) struct ShutdownSignals {
     interrupt: Signal,
     terminate: Signal,
-    /// The terminal was closed.
-    hangup: Signal,
+    /// The terminal was closed. None where SIGHUP means something else.
+    hangup: Option<Signal>,
 }
 
 impl ShutdownSignals {
@@ -19,8 +21,13 @@ impl ShutdownSignals {
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
-            hangup: listen(SignalKind::hangup())?,
+            hangup: Some(listen(SignalKind::hangup())?),
         })
+    }
+
+    /// Takes SIGHUP out of the signals that end the program, unless it runs in a terminal, whose end it reports.
+    pub(crate) fn take_hangup(&mut self) -> Option<Signal> {
+        if std::io::stderr().is_terminal() { None } else { self.hangup.take() }
     }
 
     /// Waits for a signal. One that arrived since the last call counts.
@@ -28,7 +35,7 @@ impl ShutdownSignals {
         let kind = tokio::select! {
             _ = self.interrupt.recv() => SignalKind::interrupt(),
             _ = self.terminate.recv() => SignalKind::terminate(),
-            _ = self.hangup.recv() => SignalKind::hangup(),
+            () = received(self.hangup.as_mut()) => SignalKind::hangup(),
         };
         Failure::interrupted(kind.as_raw_value())
     }
@@ -40,4 +47,15 @@ impl ShutdownSignals {
             interrupted = self.recv() => Err(interrupted),
         }
     }
+}
+
+/// Waits for a signal. Without one it waits for ever.
+pub(crate) async fn received(signal: Option<&mut Signal>) {
+    if let Some(signal) = signal
+        && signal.recv().await.is_some()
+    {
+        return;
+    }
+    // No signal can arrive any more.
+    std::future::pending().await
 }

@@ -55,6 +55,8 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["run", "--json"], "--check"),
     (&["completions", "tcl"], "bash"),
     (&["rail"], "pause"),
+    (&["rail", "preview", "sepa"], "--payload <FILE>"),
+    (&["rail", "preview", "sepa", "--config", "/nowhere", "--payload", "-"], "cannot read the settings file"),
     (&["rail", "set", "sepa"], "--actor <NAME>"),
     (
         &["rail", "set", "sepa", "--ordered", "maybe", "--actor", "a", "--reason", "b"],
@@ -492,4 +494,42 @@ fn a_relayer_that_waits_for_a_silent_database_ends_when_it_is_told_to() {
     assert!(ended, "it still waits: {stderr}");
     assert_eq!(output.status.code(), Some(143), "{stderr}");
     assert!(stderr.contains("before anything was claimed"), "{stderr}");
+}
+
+#[test]
+fn a_rail_previews_the_request_for_a_payload_without_a_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let token = file("token", "hidden");
+    let config = file(
+        "symphony.toml",
+        &format!(
+            "[rails.sepa]\nkind = 'http'\nurl = 'http://bank.example/pay'\nallow_http = true\nbearer_file = '{token}'\n\
+             body = {{ template = '{{\"to\": \"{{{{ payload.destination.iban }}}}\"}}', format = 'json' }}\n"
+        ),
+    );
+    let payload = r#"{"amount": "10.00", "currency": "EUR", "destination": {"iban": "DE89370400440532013000"}}"#;
+    let preview = |arguments: &[&str], payload: &str| {
+        let base = ["rail", "preview", "--config", &config, "--payload", "-", "--key", "order-7/1"];
+        symphony_with_input("", &[&base[..], arguments].concat(), payload)
+    };
+    let shown = preview(&["sepa"], payload).exits(0).stdout;
+    assert!(shown.starts_with("POST http://bank.example/pay\n"), "{shown}");
+    for line in
+        ["idempotency-key: order-7/1\n", "authorization: ***\n", "\n\n{\"to\": \"DE89370400440532013000\"}\n"]
+    {
+        assert!(shown.contains(line), "{line:?} is not in {shown}");
+    }
+    assert!(!shown.contains("hidden"));
+    let json = preview(&["sepa", "--json"], payload).exits(0).json();
+    assert!(json["request"].as_str().unwrap().ends_with("{\"to\": \"DE89370400440532013000\"}"), "{json}");
+    let invalid = preview(&["sepa"], r#"{"amount": "10.00", "currency": "EUR"}"#).exits(1).stderr;
+    assert!(invalid.contains("INVALID_PAYLOAD") && invalid.contains("names a field"), "{invalid}");
+    let wrong = preview(&["sepa"], "s3cret").exits(2).stderr;
+    assert!(wrong.contains("does not hold the JSON") && !wrong.contains("s3cret"), "{wrong}");
+    assert!(preview(&["sepia"], payload).exits(2).stderr.contains("no section [rails.sepia]"));
 }

@@ -277,6 +277,11 @@ impl Program {
         self.process.signal_group(Signal::CONT);
     }
 
+    /// Sends SIGHUP.
+    pub fn hang_up(&self) {
+        self.process.signal(Signal::HUP);
+    }
+
     /// Sends SIGTERM.
     pub fn term(&self) {
         self.process.signal(Signal::TERM);

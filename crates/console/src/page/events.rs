@@ -171,5 +171,6 @@ pub(super) async fn payload(
         back_label: "Back to the event",
         notice: None,
         payload: payload.as_json().to_owned(),
+        request: None,
     }))
 }

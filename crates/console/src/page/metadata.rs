@@ -183,5 +183,6 @@ pub(super) async fn payload(
         back_label: "Back to the entry",
         notice: None,
         payload: payload.as_json().to_owned(),
+        request: None,
     }))
 }

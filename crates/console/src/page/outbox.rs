@@ -109,7 +109,9 @@ pub(super) async fn payload(
     PathId(id): PathId<OutboxId>,
 ) -> Result<Response, PageError> {
     let payload = api::outbox_payload(&console, id).await?;
-    let api::OutboxTimeline { operations, .. } = api::outbox_timeline(&console, &visitor.caller, id).await?;
+    let api::OutboxTimeline { outbox, operations, .. } =
+        api::outbox_timeline(&console, &visitor.caller, id).await?;
+    let has_payload = outbox.payload_erased_at.is_none();
     Ok(render(&PayloadPage {
         layout: Layout::new(&console, &visitor, ""),
         title: "Payload",
@@ -117,6 +119,7 @@ pub(super) async fn payload(
         heading: "Payload for the rail",
         back_path: format!("/outboxes/{id}"),
         back_label: "Back to the outbox",
+        request: if has_payload { (console.preview)(&outbox, &payload) } else { None },
         payload: payload.as_json().to_owned(),
     }))
 }

@@ -1,5 +1,7 @@
 //! `symphony rail`: lists and changes rails and their policies.
 
+mod preview;
+
 use std::str::FromStr;
 
 use serde_json::json;
@@ -138,6 +140,11 @@ enum Action {
         #[command(flatten)]
         format: OutputFormat,
     },
+    /// Show the request that a rail of the settings would send for a payload, without its secrets; sends nothing
+    #[command(after_help = with_examples(
+        "  symphony rail preview sepa --config symphony.toml --payload payment.json",
+    ))]
+    Preview(preview::Arguments),
     /// Resume a paused rail
     #[command(after_help = with_examples("  symphony rail resume sepa --actor ana --reason 'the bank is back'"))]
     Resume {
@@ -233,8 +240,13 @@ impl From<Policy> for RailPolicy {
 
 impl Arguments {
     pub(crate) async fn run(self, database: &Database) -> Result<ExitStatus, Failure> {
+        if let Action::Preview(arguments) = self.action {
+            return arguments.run();
+        }
         let client = database.connect().await?;
         let (format, rail) = match self.action {
+            // It needs no database.
+            Action::Preview(_) => return Ok(ExitStatus::Success),
             Action::List { all, format } => {
                 let mut rails = reader::rails(&client).await?;
                 rails.retain(|rail| all || rail.is_registered());

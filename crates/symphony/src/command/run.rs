@@ -8,7 +8,7 @@ use prometheus_client::registry::Registry;
 use serde_json::json;
 use symphony_console::{Console, Logins, server};
 use symphony_db::WorkerId;
-use symphony_db::connect::Target;
+use symphony_db::connect::{Environment, Target};
 use symphony_db::relayers::session_name;
 use symphony_db::schema::Lane;
 use symphony_relay::metrics::Meter;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::with_examples;
 use crate::{
-    config::{Config, EXAMPLE},
+    config::{self, Config, EXAMPLE},
     database::Database,
     failure::{ExitStatus, Failure},
     output::{self, OutputFormat},
@@ -28,7 +28,7 @@ use crate::{
         lanes::ServedLanes,
         log,
         metrics::{LaneMetrics, Metrics},
-        systemd, traces,
+        secrets, systemd, traces,
     },
     shutdown_signals::ShutdownSignals,
 };
@@ -44,7 +44,8 @@ const SPAN_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Any number of relayers may run. Killing one loses nothing: its leases expire, and another relayer claims its rows.
 /// Needs a login with the role symphony_executor.
 ///
-/// The first SIGTERM or Ctrl-C finishes running dispatches and exits with 0; a second one exits at once.
+/// The first SIGTERM or Ctrl-C finishes running dispatches and exits with 0; a second one exits at once. SIGHUP reads
+/// secrets and certificates again, which also happens when their files change.
 #[derive(clap::Args)]
 #[command(after_help = with_examples(
     "  symphony run --config symphony.toml\n  symphony run --config symphony.toml --check\n  symphony run --print-example > symphony.toml"
@@ -62,7 +63,7 @@ pub(crate) struct Arguments {
     /// Database URL for the console's operations: a login with symphony_operator
     #[arg(long, env = "SYMPHONY_CONSOLE_ACT_URL", hide_env_values = true, value_name = "URL")]
     console_act_url: Option<String>,
-    /// Check the settings, the schema, the login and the rails, and exit
+    /// Check the settings, the schema, the logins, the rails, the addresses and the console, and exit
     #[arg(long)]
     check: bool,
     /// Print the result of --check as one JSON document
@@ -74,6 +75,28 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
+    /// The database, and where to LISTEN. Their session name shows this relayer to the others, also while it is idle.
+    fn targets(
+        &self,
+        database: &Database,
+        settings: &config::Database,
+        worker: &WorkerId,
+    ) -> Result<(Arc<Target>, Arc<Target>), Failure> {
+        let password_file = settings.password_file.trim();
+        let with_password = |target: Target| {
+            if password_file.is_empty() { Ok(target) } else { target.with_password_file(password_file) }
+        };
+        let named = |target: Target| Arc::new(target.with_session_name(&session_name(worker.as_str())));
+        let target = named(with_password(database.target_or(&settings.url)?)?);
+        let listen_url = [self.listen_url.as_deref().unwrap_or_default(), &settings.listen_url]
+            .into_iter()
+            .find(|url| !url.trim().is_empty());
+        let Some(url) = listen_url else { return Ok((Arc::clone(&target), target)) };
+        let direct = Target::parse_in(url, &Environment::of_process()?)?;
+        let direct = if direct.has_password() { direct } else { with_password(direct)? };
+        Ok((target, named(direct)))
+    }
+
     pub(crate) async fn run(self, database: &Database) -> Result<ExitStatus, Failure> {
         if self.print_example {
             output::print_line(EXAMPLE)?;
@@ -81,18 +104,11 @@ impl Arguments {
         }
         let config = Config::load(self.config.as_deref())?;
         let mut signals = ShutdownSignals::listen()?;
+        let hangup = signals.take_hangup();
         log::start(config.relayer.log_format, config.relayer.log_level)?;
 
-        let url = database.url_or(&config.database.url)?;
-        let listen_url = [self.listen_url.as_deref().unwrap_or_default(), &config.database.listen_url, url]
-            .into_iter()
-            .find(|url| !url.trim().is_empty())
-            .unwrap_or(url);
         let worker = worker_name(&config.relayer.worker);
-        // The session name shows this relayer to the others, also while it is idle.
-        let named =
-            |url| Target::parse(url).map(|to| Arc::new(to.with_session_name(&session_name(worker.as_str()))));
-        let (target, listen_target) = (named(url)?, named(listen_url)?);
+        let (target, listen_target) = self.targets(database, &config.database, &worker)?;
         let mut registry = Registry::with_prefix("symphony");
         let traces = traces::start(&config.traces, &worker, &mut registry)?;
         let limits = config.server_limits()?;
@@ -113,19 +129,6 @@ impl Arguments {
             .run(ready)
             .await
             .map_err(|interrupted| interrupted.with_message("interrupted before anything was claimed"))??;
-        if self.check {
-            let lanes: Vec<_> = served.lanes().into_iter().map(Lane::name).collect();
-            let format = OutputFormat { json: self.json };
-            let endpoints = served.endpoints();
-            format.print(&json!({ "in_order": true, "lanes": lanes, "endpoints": endpoints }), || {
-                let rails = endpoints.iter().map(|(rail, endpoint)| format!("\nrail {rail} sends to {endpoint}"));
-                format!("everything is in order{}", rails.collect::<String>())
-            })?;
-            return Ok(ExitStatus::Success);
-        }
-
-        let metrics = Metrics::new(&mut registry);
-        let (stop, stop_signal) = StopHandle::new();
         let listener = match config.relayer.endpoints.trim() {
             "" => None,
             address => Some(endpoints::bind("relayer.endpoints", address).await?),
@@ -144,6 +147,7 @@ impl Arguments {
                 logins,
                 endpoints::local_address(listener),
                 worker.as_str(),
+                served.previews(),
             )?),
             (Some(_), None) => {
                 return Err(Failure::usage(
@@ -153,6 +157,19 @@ impl Arguments {
             }
             (None, _) => None,
         };
+        if self.check {
+            let lanes: Vec<_> = served.lanes().into_iter().map(Lane::name).collect();
+            let format = OutputFormat { json: self.json };
+            let endpoints = served.endpoints();
+            format.print(&json!({ "in_order": true, "lanes": lanes, "endpoints": endpoints }), || {
+                let rails = endpoints.iter().map(|(rail, endpoint)| format!("\nrail {rail} sends to {endpoint}"));
+                format!("everything is in order{}", rails.collect::<String>())
+            })?;
+            return Ok(ExitStatus::Success);
+        }
+
+        let metrics = Metrics::new(&mut registry);
+        let (stop, stop_signal) = StopHandle::new();
         // The only line on stdout: it tells the starting process the addresses, and that the relayer runs.
         let place = listener.as_ref().and_then(endpoints::local_address).map(|place| format!("http://{place}"));
         let console_place =
@@ -193,6 +210,7 @@ impl Arguments {
             let shown = EndpointState { registry, meters: meters.clone(), gauges, stop: stop_signal.clone() };
             tokio::spawn(server::serve(listener, endpoints::routes(shown, console), limits));
         }
+        tokio::spawn(secrets::follow(hangup));
         let grace = served.grace();
         let work = async {
             let meters = meters.into_iter().map(|meter| meter as Arc<dyn Meter>).collect();

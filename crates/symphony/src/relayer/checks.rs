@@ -1,13 +1,15 @@
 //! Startup checks: refuse to start where every claim would fail or wait for ever.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use symphony_db::epoch;
 use symphony_db::payment::{OnUnknown, reader};
 use symphony_db::roles;
 use symphony_db::schema::install::installed_lanes;
 use symphony_db::schema::{self, Lane};
+use symphony_relay::rail::Rail;
 use tokio_postgres::Client;
 
 use crate::config::UnservedRails;
@@ -93,6 +95,21 @@ pub(crate) async fn epoch(client: &Client) -> Result<(), Failure> {
         );
     }
     Ok(())
+}
+
+/// Warns of rails that cannot get what a dispatch needs, such as an access token. The bank may be down for a while, so it
+/// refuses nothing.
+pub(crate) async fn credentials(rails: &BTreeMap<String, Arc<dyn Rail>>) {
+    for (name, rail) in rails {
+        if let Err(why) = rail.check().await {
+            tracing::warn!(
+                event = "CREDENTIALS_UNAVAILABLE",
+                rail = name,
+                reason = plain(&why),
+                "the rail cannot get what it needs to dispatch: its payments would be retried until it can"
+            );
+        }
+    }
 }
 
 /// Refuses a section for a rail that was never registered, and warns of registered rails without a section.

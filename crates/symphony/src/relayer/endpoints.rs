@@ -36,8 +36,14 @@ pub(crate) struct EndpointState {
 /// Binds the address of this setting. Requests wait until the server runs.
 pub(crate) async fn bind(setting: &str, address: &str) -> Result<TcpListener, Failure> {
     server::listen(address).await.map_err(|error| {
-        Failure::usage(format!("{setting}: cannot listen at {address}: {error}"))
-            .hint("set another address, port 0 for a free port, or \"\" to switch it off")
+        let hint = match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                "another process listens there, such as a relayer with the same settings: stop it, set another address, \
+                 or port 0 for a free port"
+            }
+            _ => "set another address, port 0 for a free port, or \"\" to switch it off",
+        };
+        Failure::usage(format!("{setting}: cannot listen at {address}: {error}")).hint(hint)
     })
 }
 

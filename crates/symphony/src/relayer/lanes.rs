@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use symphony_console::RequestPreview;
 use symphony_db::WorkerId;
 use symphony_db::connect::Target;
 use symphony_db::listener::Channel;
@@ -14,7 +15,7 @@ use symphony_relay::listener::PostgresListener;
 use symphony_relay::metadata::{MetadataConfig, MetadataLane};
 use symphony_relay::metrics::Meter;
 use symphony_relay::payment::{History, PaymentLane};
-use symphony_relay::rail::Rail;
+use symphony_relay::rail::{self, Rail};
 use symphony_relay::settings::OutOfRange;
 use symphony_relay::sink::Sink;
 use symphony_relay::stop::StopSignal;
@@ -44,8 +45,7 @@ pub(crate) struct ServedLanes {
 
 struct Payment {
     engine: Engine<PaymentLane>,
-    /// The rails, and whether each supports inquiries.
-    rails: Vec<(String, bool)>,
+    rails: BTreeMap<String, Arc<dyn Rail>>,
     /// Where the rails that name it send to.
     endpoints: BTreeMap<String, String>,
     /// The rails that take callbacks.
@@ -106,7 +106,7 @@ impl ServedLanes {
 
     /// The rails that have a section in the settings.
     pub(crate) fn rails(&self) -> BTreeSet<String> {
-        self.payment.iter().flat_map(|payment| payment.rails.iter().map(|(name, _)| name.clone())).collect()
+        self.payment.iter().flat_map(|payment| payment.rails.keys().cloned()).collect()
     }
 
     /// Where the rails send to, as the ledger will name it.
@@ -117,6 +117,25 @@ impl ServedLanes {
     /// The rails that take callbacks.
     pub(crate) fn callback_rails(&self) -> BTreeMap<String, Arc<dyn Rail>> {
         self.payment.as_ref().map(|payment| payment.callback_rails.clone()).unwrap_or_default()
+    }
+
+    /// Shows the requests of the rails that this process serves, for the console.
+    pub(crate) fn previews(&self) -> RequestPreview {
+        let rails = self.payment.as_ref().map(|payment| payment.rails.clone()).unwrap_or_default();
+        Box::new(move |outbox, payload| {
+            let payment = rail::Payment {
+                outbox_id: outbox.outbox_id,
+                instruction_id: outbox.instruction_id.clone(),
+                participant_id: outbox.participant_id.clone(),
+                sequence_id: outbox.sequence_id,
+                idempotency_key: outbox.idempotency_key.clone(),
+                rail_type: outbox.rail_type.clone(),
+                payload: payload.clone(),
+                attempt_count: outbox.attempts,
+            };
+            let preview = rails.get(&outbox.rail_type)?.preview(&payment)?;
+            Some(preview.map_err(|invalid| invalid.message))
+        })
     }
 
     /// How long running dispatches may take after a stop.
@@ -135,8 +154,12 @@ impl ServedLanes {
             checks::epoch(&client).await?;
         }
         if let Some(payment) = &self.payment {
-            let rails = payment.rails.iter().map(|(name, asked)| (name.as_str(), *asked)).collect();
+            let rails =
+                payment.rails.iter().map(|(name, rail)| (name.as_str(), rail.supports_inquiry())).collect();
             checks::rails(&client, &Serving { rails, unserved: payment.unserved }, only_check).await?;
+            if only_check {
+                checks::credentials(&payment.rails).await;
+            }
         }
         Ok(())
     }
@@ -187,15 +210,15 @@ impl Payment {
         fence: &Arc<EpochFence>,
         traces: Option<&Traces>,
     ) -> Built<Self> {
-        let rails = config.rails()?;
-        if rails.is_empty() {
+        let sections = config.rails()?;
+        if sections.is_empty() {
             callbacks::check_address(&config.callbacks, std::iter::empty())?;
             return Ok(None);
         }
-        let rails_by_name: BTreeMap<String, Arc<dyn Rail>> = destinations(&rails, symphony_sinks::rail)?;
-        let settings = config.payment_settings(&rails);
+        let rails_by_name: BTreeMap<String, Arc<dyn Rail>> = destinations(&sections, symphony_sinks::rail)?;
+        let settings = config.payment_settings(&sections);
         let grace = settings.grace;
-        let inquiries = rails_by_name.iter().map(|(name, rail)| (name.clone(), rail.supports_inquiry())).collect();
+        let rails = rails_by_name.clone();
         let endpoint =
             |(name, rail): (&String, &Arc<dyn Rail>)| Some((name.clone(), rail.endpoint()?.to_string()));
         let endpoints = rails_by_name.iter().filter_map(endpoint).collect();
@@ -217,7 +240,7 @@ impl Payment {
         }
         let engine = engine(lane, settings, "payment", traces.map(Traces::of_payments))?;
         let unserved = config.payment.own.unserved_rails;
-        Ok(Some((Self { engine, rails: inquiries, endpoints, callback_rails, unserved, state }, grace)))
+        Ok(Some((Self { engine, rails, endpoints, callback_rails, unserved, state }, grace)))
     }
 }
 
@@ -314,12 +337,8 @@ fn destinations<W>(
     sections: &[DestinationSection],
     build: impl Fn(&str, toml::Table) -> Result<W, ConfigError>,
 ) -> Result<BTreeMap<String, W>, Failure> {
-    let built = |section: &DestinationSection| match build(&section.name, section.settings.clone()) {
-        Ok(destination) => Ok((section.name.clone(), destination)),
-        Err(wrong) => {
-            Err(Failure::usage(wrong.to_string()).hint("docs/sinks/ explains the settings of each kind"))
-        }
-    };
+    let built =
+        |section: &DestinationSection| Ok((section.name.clone(), build(&section.name, section.settings.clone())?));
     sections.iter().map(built).collect()
 }
 

@@ -255,3 +255,37 @@ async fn rails_and_dead_letters_can_be_changed_by_forms() {
     let rebound = [("host", "rebound.example")];
     http::ask(console.address, "GET", "/", &rebound, "").await.is(421);
 }
+
+#[tokio::test]
+async fn an_auditor_sees_the_request_that_the_rail_sends() {
+    let fixture = Fixture::new().await;
+    fixture
+        .owner
+        .batch_execute("select symphony.pause_payment_rail('served', 'fixture', 'a test')")
+        .await
+        .unwrap();
+    let enqueue = async |rail: &str, amount: &str| {
+        let query =
+            "select outbox_id::text from symphony.enqueue_payment_outbox($1, 'shop-1', $1, $2, $3::text::jsonb)";
+        let payload = format!(r#"{{"amount": "{amount}", "currency": "EUR", "note": "<b>"}}"#);
+        let row = fixture.owner.query_one(query, &[&format!("{rail}/{amount}"), &rail, &payload]).await.unwrap();
+        row.get::<_, String>(0)
+    };
+    let served = enqueue("served", "10.50").await;
+    let invalid = enqueue("served", "10.505").await;
+    let elsewhere = enqueue(RAIL, "10.50").await;
+    let console = fixture.console(&[("auditor", &["audit"]), ("reader", &["read"])]).await;
+    let auditor = Browser::open(&console, "auditor").await;
+    let page = auditor.get(&format!("/outboxes/{served}/payload")).await.is(200).body;
+    for words in ["Request to the rail", "POST https://bank.example/v1/payments", "idempotency-key: served/10.50"]
+    {
+        assert!(page.contains(words), "{words:?} is not in {page}");
+    }
+    assert!(!page.contains("<b>"), "{page}");
+    let page = auditor.get(&format!("/outboxes/{invalid}/payload")).await.is(200).body;
+    assert!(page.contains("This relayer would not send it: amount must have at most 2 decimal places"), "{page}");
+    let page = auditor.get(&format!("/outboxes/{elsewhere}/payload")).await.is(200).body;
+    assert!(page.contains("10.50") && !page.contains("Request to the rail"), "{page}");
+    let reader = Browser::open(&console, "reader").await;
+    reader.get(&format!("/outboxes/{served}/payload")).await.is(403);
+}

@@ -11,9 +11,11 @@ use crate::http;
 async fn it_does_not_start_if_it_would_be_open_or_a_login_has_too_many_rights() {
     let fixture = Fixture::new().await;
     let refuses = async |settings: String, code: i32, words: &str| {
-        let program = fixture.launch(&settings).start().unwrap();
-        assert_eq!(program.exit_code(DEFAULT_TIMEOUT).await.unwrap(), code, "{}", program.tail());
-        assert!(program.tail().contains(words), "{}", program.tail());
+        for arguments in [&[][..], &["--check"]] {
+            let program = fixture.launch(&settings).args(arguments).start().unwrap();
+            assert_eq!(program.exit_code(DEFAULT_TIMEOUT).await.unwrap(), code, "{}", program.tail());
+            assert!(program.tail().contains(words), "{}", program.tail());
+        }
     };
     let open = fixture.settings("0.0.0.0:0", &fixture.logins()).await;
     refuses(open, 2, "symphony token NAME").await;

@@ -58,6 +58,7 @@ mod protocol_replay;
 mod rate_limit;
 mod recording_server;
 mod relayer;
+mod secrets;
 mod shutdown;
 mod slow_rails;
 mod startup_checks;

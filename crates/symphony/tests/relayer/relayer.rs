@@ -22,10 +22,14 @@ pub(crate) const NO_DATABASE: i32 = 4;
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) url: String,
+    /// Empty: the password is in `url`.
+    pub(crate) password_file: String,
     /// Empty: the same as `url`.
     pub(crate) listen_url: String,
     /// Empty: a name that no other process has.
     pub(crate) worker: String,
+    /// The address of the HTTP endpoints.
+    pub(crate) endpoints: String,
     /// Settings of `[payment]`, as they are written in the file.
     pub(crate) payment: BTreeMap<&'static str, String>,
     /// Further lines of the file, such as another section.
@@ -48,8 +52,10 @@ impl Settings {
         ];
         Self {
             url: url.to_owned(),
+            password_file: String::new(),
             listen_url: String::new(),
             worker: String::new(),
+            endpoints: "127.0.0.1:0".to_owned(),
             payment: payment.map(|(name, value)| (name, value.to_owned())).into(),
             extra: String::new(),
             rails,
@@ -96,9 +102,9 @@ impl Settings {
     /// The text of the settings file.
     fn toml(&self) -> String {
         let mut text = format!(
-            "[database]\nurl = '{}'\nlisten_url = '{}'\n\
-             [relayer]\nworker = '{}'\nendpoints = '127.0.0.1:0'\nlog_level = '{}'\n[payment]\n",
-            self.url, self.listen_url, self.worker, self.log_level
+            "[database]\nurl = '{}'\npassword_file = '{}'\nlisten_url = '{}'\n\
+             [relayer]\nworker = '{}'\nendpoints = '{}'\nlog_level = '{}'\n[payment]\n",
+            self.url, self.password_file, self.listen_url, self.worker, self.endpoints, self.log_level
         );
         for (name, value) in &self.payment {
             let _ = writeln!(text, "{name} = {value}");

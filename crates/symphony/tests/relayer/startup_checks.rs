@@ -43,6 +43,17 @@ async fn a_relayer_says_why_it_does_not_start() {
     nothing.refuses_to_start(harness.folder.path(), USAGE_ERROR, &["nothing to serve", "add [rails.NAME]"]).await;
     let misspelt = settings.clone().rail_lines("tiemout = '1s'");
     misspelt.refuses_to_start(harness.folder.path(), USAGE_ERROR, &["tiemout", "docs/sinks/"]).await;
+    let unreadable = settings.clone().rail_lines("secret_file = '/no/such/secret'");
+    unreadable.refuses_to_start(harness.folder.path(), USAGE_ERROR, &["secret_file", "can be read"]).await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = with(&|settings| settings.endpoints = listener.local_addr().unwrap().to_string());
+    taken
+        .refuses_to_start(
+            harness.folder.path(),
+            USAGE_ERROR,
+            &["relayer.endpoints: cannot listen at 127.0.0.1:", "another process listens there"],
+        )
+        .await;
     let nowhere = with(&|settings| settings.url = "postgres://unknown@127.0.0.1:1/missing".to_owned());
     nowhere.refuses_to_start(harness.folder.path(), NO_DATABASE, &["cannot connect to 127.0.0.1:1"]).await;
     let no_url = with(&|settings| settings.url = String::new());

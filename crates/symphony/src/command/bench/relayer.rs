@@ -82,7 +82,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) async fn run(self, database: &Database) -> Result<ExitStatus, Failure> {
         let mut signals = ShutdownSignals::listen()?;
-        let target = Arc::new(Target::parse(database.url()?)?);
+        let target = Arc::new(database.target_or("")?);
         self.refuse_foreign_rows(&target).await?;
         let recorder =
             Arc::new(Recorder::new(self.times.is_some(), self.claims.is_some(), self.latencies.is_some()));

@@ -34,7 +34,13 @@ impl Dashboard {
         let [read_url, act_url] = [shop::CONSOLE_READS, shop::CONSOLE_ACTS].map(|login| environment.url(login));
         let Some(logins) = Logins::parse(&read_url, &act_url)? else { return Ok(()) };
         logins.check().await?;
-        let console = Console::build(&[], &logins, endpoints::local_address(&self.listener), "the demo")?;
+        let console = Console::build(
+            &[],
+            &logins,
+            endpoints::local_address(&self.listener),
+            "the demo",
+            Box::new(|_, _| None),
+        )?;
         tokio::spawn(server::serve(self.listener, console.router(), Limits::default()));
         Ok(())
     }
