@@ -61,7 +61,6 @@ use std::time::{Duration, Instant};
 
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderName, HeaderValue};
 use reqwest::{Method, Request};
-
 use symphony_db::payment::{RailAnswer, Reason};
 use symphony_relay::rail::{
     Answer, BoxFuture, Callback, CallbackError, CallbackRequest, Endpoint, Inquiry, Invalid, Payment, Rail,

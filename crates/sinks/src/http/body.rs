@@ -65,7 +65,7 @@ impl<'de> Visitor<'de> for BodyVisitor {
     }
 }
 
-/// A body from a template.
+/// The settings of a body from a template.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TemplateSetting {
@@ -78,7 +78,7 @@ pub(super) struct TemplateSetting {
 /// The format of a template's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Format {
+enum Format {
     Json,
     Xml,
 }
@@ -87,7 +87,14 @@ pub(super) enum Format {
 pub(super) enum Body {
     Envelope,
     Payload,
-    Template { template: Template, format: Format, content_type: HeaderValue },
+    Template(Box<TemplateBody>),
+}
+
+/// A body from a template.
+pub(super) struct TemplateBody {
+    template: Template,
+    format: Format,
+    content_type: HeaderValue,
 }
 
 /// The envelope. Byte for byte the same on every attempt, redrive and later enqueue of the same payment: banks compare bodies under a
@@ -119,18 +126,19 @@ impl Body {
         };
         let content_type = HeaderValue::from_str(content_type.as_deref().unwrap_or(default_type))
             .map_err(|_| SettingError::new("body.content_type", "must be printable ASCII"))?;
-        Ok(Self::Template { template: Template::compile(name, source, syntax)?, format, content_type })
+        let template = Template::compile(name, source, syntax)?;
+        Ok(Self::Template(Box::new(TemplateBody { template, format, content_type })))
     }
 
     /// Whether a payload may not fit it.
     pub(super) fn is_template(&self) -> bool {
-        matches!(self, Self::Template { .. })
+        matches!(self, Self::Template(_))
     }
 
     pub(super) fn content_type(&self) -> HeaderValue {
         match self {
             Self::Envelope | Self::Payload => HeaderValue::from_static("application/json"),
-            Self::Template { content_type, .. } => content_type.clone(),
+            Self::Template(body) => body.content_type.clone(),
         }
     }
 
@@ -138,9 +146,9 @@ impl Body {
     pub(super) fn bytes(&self, payment: &Payment) -> Result<Vec<u8>, Invalid> {
         match self {
             Self::Payload => Ok(payment.payload.as_json().as_bytes().to_vec()),
-            Self::Template { template, format, .. } => {
-                let text = template.render(&Variables::of(payment)?)?;
-                check(&text, *format)?;
+            Self::Template(body) => {
+                let text = body.template.render(&Variables::of(payment)?)?;
+                check(&text, body.format)?;
                 Ok(text.into_bytes())
             }
             Self::Envelope => {

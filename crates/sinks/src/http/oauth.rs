@@ -77,7 +77,7 @@ enum SendSecret {
 /// How the client authenticates.
 enum ClientAuthentication {
     Secret(Secret),
-    Key(SigningKey),
+    Key(Box<SigningKey>),
     /// By the certificate of the TLS connection.
     Certificate,
 }
@@ -333,7 +333,7 @@ async fn renew(source: Weak<Inner>) {
 fn read_authentication(settings: &OauthSettings) -> Result<ClientAuthentication, SettingError> {
     if let Some(path) = &settings.key_file {
         let key = SigningKey::read("oauth.key_file", path, settings.algorithm, Algorithm::Ps256)?;
-        return Ok(ClientAuthentication::Key(key));
+        return Ok(ClientAuthentication::Key(Box::new(key)));
     }
     let secret = secret::from_env_or_file(
         "oauth.client_secret_env",

@@ -171,7 +171,7 @@ fn a_template_that_cannot_work_is_refused_when_the_settings_are_read() {
         ("body = { format = 'json' }", "body", "one of template and template_file"),
         ("body = ['a', 'b', 'json']", "body", "\"envelope\""),
         ("body = { template = 'a', format = 'json', sample = 'b' }", "body", "unknown field `sample`"),
-        ("headers = { 'X' = ['a'] }", "headers", "template"),
+        ("headers = { 'X' = ['a'] }", "headers.X", "template"),
         ("body = { template = '', template_file = 'x', format = 'json' }", "body", "one of"),
         ("body = { template_file = '/no/such/file', format = 'xml' }", "body.template_file", "can be read"),
         ("body = { template = '{{ payload. }}', format = 'json' }", "body.template", "line 1"),

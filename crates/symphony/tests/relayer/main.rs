@@ -58,6 +58,7 @@ mod protocol_replay;
 mod rate_limit;
 mod recording_server;
 mod relayer;
+mod request_templates;
 mod secrets;
 mod shutdown;
 mod slow_rails;
