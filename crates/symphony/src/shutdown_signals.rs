@@ -57,5 +57,5 @@ pub(crate) async fn received(signal: Option<&mut Signal>) {
         return;
     }
     // No signal can arrive any more.
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }

@@ -50,27 +50,29 @@ async fn token(State(server): State<Arc<Server>>, headers: HeaderMap, body: Stri
 }
 
 /// 401, unless the request has the accepted token.
-fn check(server: &Server, headers: &HeaderMap) -> Result<(), Response> {
+fn refusal_of(server: &Server, headers: &HeaderMap) -> Option<Response> {
     let given = headers["authorization"].to_str().unwrap().strip_prefix("Bearer ").unwrap();
     let accepted = server.accepted.lock().unwrap().clone();
     if accepted.is_empty() || accepted == given {
-        return Ok(());
+        return None;
     }
     server.refused.fetch_add(1, Ordering::SeqCst);
-    Err((StatusCode::UNAUTHORIZED, json!({ "code": "TOKEN_REVOKED" }).to_string()).into_response())
+    Some((StatusCode::UNAUTHORIZED, json!({ "code": "TOKEN_REVOKED" }).to_string()).into_response())
 }
 
-async fn pay(State(server): State<Arc<Server>>, headers: HeaderMap, body: String) -> Response {
-    if let Err(refusal) = check(&server, &headers) {
-        return refusal;
-    }
-    server.paid.lock().unwrap().push(body);
+fn executed() -> Response {
     json!({ "status": "EXECUTED" }).to_string().into_response()
 }
 
+async fn pay(State(server): State<Arc<Server>>, headers: HeaderMap, body: String) -> Response {
+    refusal_of(&server, &headers).unwrap_or_else(|| {
+        server.paid.lock().unwrap().push(body);
+        executed()
+    })
+}
+
 async fn inquire(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
-    check(&server, &headers)
-        .map_or_else(|refusal| refusal, |()| json!({ "status": "EXECUTED" }).to_string().into_response())
+    refusal_of(&server, &headers).unwrap_or_else(executed)
 }
 
 type Asked = mpsc::UnboundedReceiver<(HeaderMap, String)>;
