@@ -27,8 +27,8 @@
 //! - `otlp`: batches of spans to a collector
 
 mod address;
-mod callback;
 mod body;
+mod callback;
 mod client;
 pub(crate) mod cloudevents;
 mod credentials;

@@ -21,13 +21,14 @@ const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// Headers that the settings cannot set, because this crate or the HTTP client sets them.
-const RESERVED_HEADERS: [&str; 14] = [
+const RESERVED_HEADERS: [&str; 15] = [
     "accept",
     "connection",
     "content-length",
     "content-type",
     "expect",
     "host",
+    "symphony-sequence-id",
     "te",
     "traceparent",
     "tracestate",

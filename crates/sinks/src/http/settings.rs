@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::callback;
 use super::body::BodySetting;
+use super::callback;
 use super::client::Limits;
 use super::credentials::CredentialSources;
 use super::http_signature::HttpSignatureSettings;
