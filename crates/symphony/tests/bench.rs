@@ -221,7 +221,8 @@ async fn a_broker_that_is_not_installed_is_reported_and_the_other_destinations_a
         Ran { code, stdout: text(output.stdout), stderr: text(output.stderr) }
     };
     let says_what_to_do = |ran: &Ran| {
-        let words = ["--to nats was not measured", "NATS is not installed", "hint:", "scripts/setup --brokers"];
+        let words =
+            ["--to nats was not measured", "NATS is not installed", "\"hint\":", "scripts/setup --brokers"];
         assert!(words.iter().all(|words| ran.stderr.contains(words)), "{}", ran.all());
     };
     let alone = without_nats("nats").exits(1);
@@ -282,9 +283,9 @@ async fn a_drain_beside_a_long_ledger_has_the_ledger_in_partitions_and_a_snapsho
 
     let database = scratch().await;
     let ran = bench(&database, &["drain", "--ledger", "100"]).exits(2);
-    assert!(ran.stderr.contains("private server") && ran.stderr.contains("hint:"), "{}", ran.all());
+    assert!(ran.stderr.contains("private server") && ran.stderr.contains("\"hint\":"), "{}", ran.all());
     let ran = bench(&database, &["drain", "--lane", "event", "--ledger", "100"]).exits(2);
-    assert!(ran.stderr.contains("for the payment lane") && ran.stderr.contains("hint:"), "{}", ran.all());
+    assert!(ran.stderr.contains("for the payment lane") && ran.stderr.contains("\"hint\":"), "{}", ran.all());
     database.close().await.unwrap();
 }
 
@@ -326,7 +327,7 @@ async fn a_database_with_other_rows_is_refused_and_left_unchanged() {
     for lane in ["payment", "event", "metadata"] {
         let ran = bench(&database, &["drain", "--lane", lane]).exits(1);
         assert!(
-            ran.stderr.contains("rows that no benchmark has enqueued") && ran.stderr.contains("hint:"),
+            ran.stderr.contains("rows that no benchmark has enqueued") && ran.stderr.contains("\"hint\":"),
             "{}",
             ran.all()
         );

@@ -99,7 +99,8 @@ const EVERY_LANE: &[Change] = &[
         "drop trigger ledger_is_append_only on symphony.payment_outbox_attempts_from_start",
         "create trigger ledger_is_append_only before delete or truncate or update of
              attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_no, state, claimed_at,
-             completed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at, database_user, epoch, endpoint
+             completed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at, database_user, epoch, endpoint,
+             confirmation_id
            on symphony.payment_outbox_attempts_from_start
            for each statement execute function symphony.refuse_change('the ledger is append-only');
          alter table symphony.payment_outbox_attempts_from_start enable always trigger ledger_is_append_only",
