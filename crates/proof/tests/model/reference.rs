@@ -422,9 +422,10 @@ impl State {
     /// Records the resolution of an operator.
     pub(crate) fn resolve(&mut self, no: OutboxNo, resolution: &'static str) -> Result<(), Refusal> {
         let failure = self.failure(no)?;
-        let corrected = (failure.resolutions.last().copied(), resolution) == (Some("NOT_PAID"), "PAID");
-        let again = !failure.resolutions.is_empty() && !corrected;
-        if again || resolution == "SKIPPED" && failure.outcome_unknown() {
+        let before = failure.resolutions.last().copied();
+        let corrected = before == Some("NOT_PAID") && resolution != "NOT_PAID";
+        let again = before.is_some() && !corrected;
+        if again || resolution == "SKIPPED" && before.is_none() && failure.outcome_unknown() {
             return Err("P7003");
         }
         if let Some(failure) = self.outboxes.get_mut(&no) {
