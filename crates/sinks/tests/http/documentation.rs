@@ -78,7 +78,7 @@ fn the_examples_of_the_page_are_valid() {
             examples += 1;
         }
     }
-    assert_eq!(examples, 3);
+    assert_eq!(examples, 4);
 }
 
 #[test]
