@@ -106,7 +106,7 @@ to symphony_executor;
 -- By column. Only the worker may know its lease token, because it completes the payment. Only auditors may read payloads; a worker gets those of the rows it claims.
 grant select
   (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_count, next_attempt_at, created_at,
-   claimed_by, claimed_at, lease_expires_at, redrive_of, traceparent, parked, epoch, claimed_epoch, claimed_endpoint)
+   claimed_by, claimed_at, lease_expires_at, redrive_of, traceparent, parked, epoch, claimed_epoch, claimed_endpoint, not_before)
 on symphony.payment_outbox_pending
 to symphony_readonly, symphony_auditor;
 

@@ -154,18 +154,19 @@ comment on trigger pending_rows_go_when_they_have_ended on symphony.payment_outb
   'The same for rows that a subscription deletes. Its transition table also prevents that pending becomes the child of another table.';
 
 create or replace trigger pending_keeps_its_identity
-  before update of outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, created_at, redrive_of, epoch
+  before update of outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, created_at, redrive_of, epoch,
+    not_before
   on symphony.payment_outbox_pending
   for each row
   when (
     (old.outbox_id, old.instruction_id, old.participant_id, old.sequence_id, old.idempotency_key, old.rail_type,
-     old.payload::text, old.created_at, old.redrive_of, old.epoch)
+     old.payload::text, old.created_at, old.redrive_of, old.epoch, old.not_before)
     is distinct from
     (new.outbox_id, new.instruction_id, new.participant_id, new.sequence_id, new.idempotency_key, new.rail_type,
-     new.payload::text, new.created_at, new.redrive_of, new.epoch))
+     new.payload::text, new.created_at, new.redrive_of, new.epoch, new.not_before))
   execute function symphony.refuse_change('what identifies an outbox cannot change');
 alter table symphony.payment_outbox_pending enable always trigger pending_keeps_its_identity;
-comment on trigger pending_keeps_its_identity on symphony.payment_outbox_pending is 'Ids, keys, sequence, rail, payload and epoch never change.';
+comment on trigger pending_keeps_its_identity on symphony.payment_outbox_pending is 'Ids, keys, sequence, rail, payload, epoch and the producer''s schedule never change.';
 
 create or replace trigger pending_never_counts_down
   before update of attempt_count on symphony.payment_outbox_pending

@@ -47,7 +47,7 @@ select p.outbox_id,
        (p.lease_token is null and p.next_attempt_at <= now())::int as due_unleased_count,
        coalesce(p.lease_expires_at > now(), false)::int as leased_count,
        coalesce(p.lease_expires_at <= now(), false)::int as expired_lease_count,
-       greatest(extract(epoch from now() - p.created_at), 0)::numeric(20, 3) as oldest_pending_age_seconds,
+       greatest(extract(epoch from now() - greatest(p.created_at, p.not_before)), 0)::numeric(20, 3) as oldest_pending_age_seconds,
        case
          when p.lease_token is null then greatest(extract(epoch from now() - p.next_attempt_at), 0)
          else 0

@@ -6,6 +6,8 @@
 mod instruction;
 #[cfg(feature = "sqlx")]
 pub mod sqlx;
+#[cfg(feature = "sqlx")]
+mod timestamptz;
 #[cfg(feature = "tokio-postgres")]
 pub mod tokio_postgres;
 

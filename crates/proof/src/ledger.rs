@@ -245,16 +245,16 @@ pub(super) async fn pending_keeps_its_identity(database: &Database) -> Result<Ev
             "text" if column == "rail_type" => "'other'".to_owned(),
             "text" => format!("{column} || '-changed'"),
             "bigint" => format!("{column} + 100"),
-            "timestamp with time zone" => format!("{column} - interval '1 second'"),
+            "timestamp with time zone" => format!("coalesce({column}, now()) - interval '1 second'"),
             _ => r#"'{"amount": "99999.00"}'"#.to_owned(),
         };
         statements.push(format!("update symphony.payment_outbox_pending set {column} = {other}"));
     }
-    require(|| "counting the columns that identify a row, and one that only rises".into(), 11, statements.len())?;
+    require(|| "counting the columns that identify a row, and one that only rises".into(), 12, statements.len())?;
     let statements: Vec<&str> = statements.iter().map(String::as_str).collect();
     let tried = refused_to_every_role(database, &statements).await?;
     recorder.check(
-        "changing each of the 10 columns that identify a row, and lowering attempt_count",
+        "changing each of the 11 columns that identify a row, and lowering attempt_count",
         "P0001 for the owner and a superuser, 42501 for the others",
         format!("{tried} of {tried} were refused"),
         tried == statements.len() * EVERY_ROLE.len() * 2,

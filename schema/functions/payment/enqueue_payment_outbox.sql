@@ -6,8 +6,11 @@
 -- share a transaction.
 --
 -- A known key is an idempotent replay if the digest is the same, or if its outbox still exists with the same content.
+-- The schedule is not part of the content: a replay with another p_not_before is a replay, and changes nothing.
 -- After the payload was erased or the rows were removed, the digest alone decides; after the latter sequence_id is null. Sequential scans are
 -- disabled: a session would keep a plan that was made while the table had one row.
+--
+-- Claims leave the payment alone before p_not_before, which may be up to 366 days ahead; a time that has passed means now.
 -- Locks: the key, then the participant's row, until the transaction ends. Raises: P7004, P7005, P7006, 40001.
 -- For: symphony_ingest.
 create or replace function symphony.enqueue_payment_outbox(
@@ -16,6 +19,7 @@ create or replace function symphony.enqueue_payment_outbox(
   p_idempotency_key text,
   p_rail_type       text,
   p_payload         jsonb,
+  p_not_before      timestamptz default null,
   out outbox_id     uuid,
   out sequence_id   bigint,
   out created_at    timestamptz,
@@ -36,8 +40,10 @@ begin
       and (ascii(p_participant_id) between 33 and 126 or p_participant_id ~ '[^[:space:]]') and char_length(p_participant_id) <= 200
       and (ascii(p_idempotency_key) between 33 and 126 or p_idempotency_key ~ '[^[:space:]]') and char_length(p_idempotency_key) <= 200
       and jsonb_typeof(p_payload) = 'object' and pg_column_size(p_payload) <= 262144 and pg_column_compression(p_payload) is null
-      and (pg_column_size(p_payload) < 800 or not jsonb_path_exists(p_payload, '$.**{101 to last}'))) is not true then
-    perform check_enqueue(array[p_instruction_id], array[p_participant_id], array[p_idempotency_key], array[p_rail_type], array[p_payload]);
+      and (pg_column_size(p_payload) < 800 or not jsonb_path_exists(p_payload, '$.**{101 to last}'))
+      and (p_not_before is null or isfinite(p_not_before) and p_not_before <= now() + interval '366 days')) is not true then
+    perform check_enqueue(array[p_instruction_id], array[p_participant_id], array[p_idempotency_key], array[p_rail_type], array[p_payload],
+                          array[p_not_before]);
   end if;
   v_digest := sha256(convert_to(
     concat(char_length(p_idempotency_key), ':', p_idempotency_key, char_length(p_instruction_id), ':', p_instruction_id,
@@ -56,7 +62,7 @@ begin
   if outbox_id is not null then
     -- The rail also has the newest epoch; the expression is number_floor, unless the server was promoted and no claim has noticed it yet.
     insert into payment_outbox_pending as p
-      (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, traceparent, epoch)
+      (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, traceparent, epoch, next_attempt_at, not_before)
     select enqueue_payment_outbox.outbox_id, p_instruction_id, p_participant_id,
            bump_participant_outbox_seq(
              p_participant_id,
@@ -66,7 +72,7 @@ begin
              end),
            p_idempotency_key, p_rail_type, p_payload,
            case when current_setting('symphony.traceparent', true) <> '' then caller_traceparent() end,
-           r.epoch
+           r.epoch, greatest(p_not_before, now()), p_not_before
     from payment_rails r
     where r.rail_type = p_rail_type
       and r.retired_at is null
@@ -74,7 +80,8 @@ begin
     into sequence_id, created_at;
     if sequence_id is null then
       -- The error also undoes the key. check_enqueue takes the key for a known one, which may be of a retired rail.
-      perform check_enqueue(array[p_instruction_id], array[p_participant_id], array[p_idempotency_key], array[p_rail_type], array[p_payload]);
+      perform check_enqueue(array[p_instruction_id], array[p_participant_id], array[p_idempotency_key], array[p_rail_type], array[p_payload],
+                            array[p_not_before]);
       perform registered_rail(p_rail_type);
       raise exception 'rail % was not registered when this statement began', p_rail_type
         using errcode = '40001',
@@ -84,7 +91,8 @@ begin
     return;
   end if;
 
-  perform check_enqueue(array[p_instruction_id], array[p_participant_id], array[p_idempotency_key], array[p_rail_type], array[p_payload]);
+  perform check_enqueue(array[p_instruction_id], array[p_participant_id], array[p_idempotency_key], array[p_rail_type], array[p_payload],
+                        array[p_not_before]);
   select k.outbox_id, k.content_digest = salt_digest(v_digest, k.digest_salt) as same_digest, coalesce(o.created_at, k.created_at) as created_at, o.sequence_id,
          k.digest_salt is null
          and (o.participant_id, o.rail_type, o.payload) is not distinct from (p_participant_id, p_rail_type, p_payload) as same_content
@@ -117,5 +125,5 @@ begin
 end
 $$;
 
-comment on function symphony.enqueue_payment_outbox(text, text, text, text, jsonb) is
+comment on function symphony.enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz) is
   'Enqueues one instruction in the producer''s transaction, or returns the outbox that its key already has.';

@@ -1,7 +1,7 @@
 -- Enqueues many instructions in the producer's transaction: all of them, or none with an error.
 --
 -- Returns one row per instruction, in the order given. A known key, from before or from earlier in the same call, is
--- an idempotent replay. The rules are those of enqueue_payment_outbox.
+-- an idempotent replay. The rules are those of enqueue_payment_outbox. A null p_not_befores schedules none.
 -- Locks: the key of each instruction, then the row of each participant, each kind in one global order, so that two
 -- batches never deadlock. All are row locks: a transaction may enqueue any number of batches.
 -- Raises: P7004, P7005, P7006, 40001. For: symphony_ingest.
@@ -10,7 +10,8 @@ create or replace function symphony.enqueue_payment_outbox_batch(
   p_participant_ids  text[],
   p_idempotency_keys text[],
   p_rail_types       text[],
-  p_payloads         jsonb[])
+  p_payloads         jsonb[],
+  p_not_befores      timestamptz[] default null)
   returns table ("position" int, outbox_id uuid, sequence_id bigint, created_at timestamptz, replayed boolean)
   language plpgsql
   security definer
@@ -43,14 +44,16 @@ declare
   v_reuse_at     bigint;
 begin
   perform check_range('the number of instructions', v_count, 1, 500);
-  if array[cardinality(p_participant_ids), cardinality(p_idempotency_keys), cardinality(p_rail_types), cardinality(p_payloads)]
-     is distinct from array[v_count, v_count, v_count, v_count] then
-    raise exception 'the five arrays must have the same number of elements' using errcode = 'P7005';
+  if array[cardinality(p_participant_ids), cardinality(p_idempotency_keys), cardinality(p_rail_types), cardinality(p_payloads),
+           coalesce(cardinality(p_not_befores), v_count)]
+     is distinct from array_fill(v_count, array[5]) then
+    raise exception 'the arrays must have the same number of elements' using errcode = 'P7005';
   end if;
   -- The code below counts positions from 1.
-  if array[array_dims(p_instruction_ids), array_dims(p_participant_ids), array_dims(p_idempotency_keys), array_dims(p_rail_types), array_dims(p_payloads)]
-     is distinct from array_fill(format('[1:%s]', v_count), array[5]) then
-    raise exception 'the five arrays must have one dimension that begins at 1' using errcode = 'P7005';
+  if array[array_dims(p_instruction_ids), array_dims(p_participant_ids), array_dims(p_idempotency_keys), array_dims(p_rail_types), array_dims(p_payloads),
+           coalesce(array_dims(p_not_befores), format('[1:%s]', v_count))]
+     is distinct from array_fill(format('[1:%s]', v_count), array[6]) then
+    raise exception 'the arrays must have one dimension that begins at 1' using errcode = 'P7005';
   end if;
   select coalesce(array_agg(r.rail_type), '{}'), max(r.epoch)
   into v_rails, v_epoch
@@ -70,14 +73,15 @@ begin
             and (ascii(g.idempotency_key) between 33 and 126 or g.idempotency_key ~ '[^[:space:]]') and char_length(g.idempotency_key) <= 200
             and jsonb_typeof(g.payload) = 'object' and pg_column_size(g.payload) <= 262144
             and (pg_column_size(g.payload) < 800 or not jsonb_path_exists(g.payload, '$.**{101 to last}'))
+            and (g.not_before is null or isfinite(g.not_before) and g.not_before <= now() + interval '366 days')
             and g.rail_type = any (v_rails)) is true as is_valid
-    from unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads) with ordinality
-      as g (instruction_id, participant_id, idempotency_key, rail_type, payload, place)
+    from unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_befores) with ordinality
+      as g (instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, place)
     order by g.place
   ) g;
   if not v_all_valid then
     -- Raises the error, unless a key is known whose rail was retired.
-    perform check_enqueue(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads);
+    perform check_enqueue(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_befores);
   end if;
   v_new_ids := uuidv7s(v_count);
 
@@ -120,11 +124,11 @@ begin
       left join unnest(v_participants, v_nexts) as n (participant_id, next) on n.participant_id = g.participant_id
       order by g.place);
     insert into payment_outbox_pending
-      (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, traceparent, epoch)
+      (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, traceparent, epoch, next_attempt_at, not_before)
     select g.new_id, g.instruction_id, g.participant_id, g.sequence_id, g.idempotency_key, g.rail_type, g.payload,
-           (select caller_traceparent()), v_epoch
-    from unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, v_new_ids, v_sequence_ids)
-      as g (instruction_id, participant_id, idempotency_key, rail_type, payload, new_id, sequence_id)
+           (select caller_traceparent()), v_epoch, greatest(g.not_before, now()), g.not_before
+    from unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_befores, v_new_ids, v_sequence_ids)
+      as g (instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, new_id, sequence_id)
     where g.sequence_id is not null;
     if v_all_new then
       return query
@@ -175,5 +179,5 @@ begin
 end
 $$;
 
-comment on function symphony.enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[]) is
+comment on function symphony.enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[]) is
   'Enqueues many instructions in the producer''s transaction, in one statement, with a result for each.';

@@ -3,7 +3,7 @@
 -- A new payment is due when it is enqueued, by the clock. When a clock that was an hour ahead has been set back, claims
 -- would not see it for an hour. Its outbox_id, a UUIDv7, has the time of its enqueue, so such rows are the last ones of the primary
 -- key: if there is none, the call reads one page. A row that was scheduled for another reason keeps its time, which differs
--- from created_at. At most 1,000 per call. A difference of up to five seconds is left to time.
+-- from created_at; one whose producer named a time that had passed by that clock is due at that time. At most 1,000 per call. A difference of up to five seconds is left to time.
 -- Locks: the rows it changes, skipping rows that another session has locked. For: repair_expired_leases.
 create or replace function symphony.make_future_rows_due()
   returns bigint
@@ -24,7 +24,7 @@ begin
     from payment_outbox_pending p
     where p.outbox_id > uuidv7_lower_bound(now() + interval '5 seconds')
       and p.next_attempt_at = p.created_at
-      and p.next_attempt_at > now()
+      and p.next_attempt_at > greatest(now(), p.not_before)
       and p.lease_token is null
     order by p.outbox_id
     limit 1000
@@ -33,7 +33,7 @@ begin
     return 0;
   end if;
   update payment_outbox_pending p
-  set next_attempt_at = now()
+  set next_attempt_at = greatest(now(), p.not_before)
   where p.ctid = any (v_rows);
   return cardinality(v_rows);
 end

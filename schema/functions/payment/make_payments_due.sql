@@ -2,7 +2,8 @@
 --
 -- For payments that wait longer than they should: the server's clock was ahead when they were scheduled, or a bank that
 -- was down is back and the backoff is long. Those that are due first come first, at most 10,000 per call, parked ones
--- last. Leased rows keep their lease. Returns how many it made due.
+-- last. Leased rows keep their lease. A payment that its producer scheduled is never due before its not_before: it becomes due
+-- then, if it is to wait longer, and stays as it is otherwise. Returns how many it made due.
 -- Locks: the rows it changes, skipping rows that another session has locked. Raises: P7005, P7006, 25000 outside READ
 -- COMMITTED. For: symphony_operator.
 create or replace function symphony.make_payments_due(
@@ -41,13 +42,14 @@ begin
       where p.rail_type = p_rail_type
         and p.parked = v_parked
         and p.next_attempt_at > now()
+        and (p.not_before is null or p.next_attempt_at > p.not_before)
         and p.lease_token is null
       order by p.next_attempt_at, p.created_at
       limit 10000 - cardinality(v_rows)
       for no key update skip locked);
   end loop;
   update payment_outbox_pending p
-  set next_attempt_at = now()
+  set next_attempt_at = greatest(now(), p.not_before)
   where p.ctid = any (v_rows);
 
   insert into payment_outbox_operations (operation_id, operation, rail_type, actor, reason)

@@ -7,7 +7,8 @@
 --
 -- oldest_due_age_seconds and oldest_parked_age_seconds are exact in any case. oldest_pending_age_seconds is exact for a
 -- rail whose counts are; for the others it covers the counted rows and the thousand oldest rows of the table, by their
--- ids. So the oldest row of the lane is found wherever it is. total is the sum of all counts. Where a count stopped,
+-- ids. So the oldest row of the lane is found wherever it is. A payment that its producer scheduled is as old as its not_before:
+-- one for next week is not late. total is the sum of all counts. Where a count stopped,
 -- estimate is PostgreSQL's number of live rows; otherwise it is total.
 -- Locks: nothing. Raises: P7005. For: symphony_operator, symphony_readonly, symphony_auditor, and payment_status.
 create or replace function symphony.payment_backlog(
@@ -49,7 +50,7 @@ begin
              count(*) filter (where w.lease_expires_at <= now()) as expired,
              min(w.created_at) as oldest_at
       from (
-        select p.lease_token, p.lease_expires_at, p.created_at
+        select p.lease_token, p.lease_expires_at, greatest(p.created_at, p.not_before) as created_at
         from payment_outbox_pending p
         where p.rail_type = r.rail_type
           and not p.parked
@@ -71,7 +72,7 @@ begin
     cross join lateral (
       select count(*) as scheduled, min(w.created_at) as oldest_at
       from (
-        select p.created_at
+        select greatest(p.created_at, p.not_before) as created_at
         from payment_outbox_pending p
         where p.rail_type = r.rail_type
           and not p.parked
@@ -83,7 +84,7 @@ begin
     cross join lateral (
       select count(*) as parked, min(w.created_at) as oldest_at, min(w.next_attempt_at) as oldest_due_at
       from (
-        select p.created_at, p.next_attempt_at
+        select greatest(p.created_at, p.not_before) as created_at, p.next_attempt_at
         from payment_outbox_pending p
         where p.rail_type = r.rail_type
           and p.parked
@@ -96,7 +97,7 @@ begin
   oldest as materialized (
     select w.rail_type, min(w.created_at) as created_at
     from (
-      select p.rail_type, p.created_at
+      select p.rail_type, greatest(p.created_at, p.not_before) as created_at
       from payment_outbox_pending p
       order by p.outbox_id
       limit (

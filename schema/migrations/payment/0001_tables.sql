@@ -168,6 +168,7 @@ create table symphony.payment_outbox_pending (
   epoch            bigint                   not null,
   claimed_epoch    bigint,
   claimed_endpoint text,
+  not_before       timestamptz,
   constraint payment_outbox_pending_pkey primary key (outbox_id),
   constraint payment_outbox_pending_sequence_is_unique unique (participant_id, sequence_id),
   constraint payment_outbox_pending_lease_is_whole_or_absent check (
@@ -207,6 +208,7 @@ comment on column symphony.payment_outbox_pending.parked is 'Parked: claims skip
 comment on column symphony.payment_outbox_pending.epoch is 'The epoch in which it was enqueued.';
 comment on column symphony.payment_outbox_pending.claimed_epoch is 'The epoch in which its newest lease was granted; null before the first. Stays when the lease ends.';
 comment on column symphony.payment_outbox_pending.claimed_endpoint is 'Where the worker that holds the lease sends to: the endpoint that it named when it claimed; null if it named none.';
+comment on column symphony.payment_outbox_pending.not_before is 'The producer''s schedule: next_attempt_at is never moved before this. Null: due since its enqueue.';
 comment on index symphony.payment_outbox_pending_claim_order is
   'Rows of a rail in claim order, parked rows apart from the others.';
 comment on index symphony.payment_outbox_pending_sequence_is_unique is 'Rows of one participant in sequence: for ordered rails too, whose look-ups begin at payment_stream_low_marks.';

@@ -10,11 +10,11 @@ use crate::Payload;
 pub(super) mod sql {
     pub(in crate::payment) const ENQUEUE: &str = "\
         select outbox_id, sequence_id, created_at, replayed \
-        from symphony.enqueue_payment_outbox($1, $2, $3, $4, $5)";
+        from symphony.enqueue_payment_outbox($1, $2, $3, $4, $5, $6)";
 
     pub(in crate::payment) const ENQUEUE_BATCH: &str = "\
         select outbox_id, sequence_id, created_at, replayed \
-        from symphony.enqueue_payment_outbox_batch($1, $2, $3, $4, $5)";
+        from symphony.enqueue_payment_outbox_batch($1, $2, $3, $4, $5, $6)";
 
     /// For the rest of the transaction.
     pub(in crate::payment) const SET_TRACEPARENT: &str = "select set_config('symphony.traceparent', $1, true)";
@@ -43,6 +43,10 @@ pub struct Instruction {
     pub rail_type: String,
     /// The JSON object that the rail receives.
     pub payload: Payload,
+    /// No relayer claims it before this time, by the database's clock; at most 366 days ahead. A replay of the key keeps the
+    /// time of the first enqueue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
 }
 
 impl Instruction {
@@ -60,7 +64,15 @@ impl Instruction {
             idempotency_key: idempotency_key.into(),
             rail_type: rail_type.into(),
             payload: payload.into(),
+            not_before: None,
         }
+    }
+
+    /// Schedules the payment: no relayer claims it before this time.
+    #[must_use]
+    pub fn not_before(mut self, time: Timestamp) -> Self {
+        self.not_before = Some(time);
+        self
     }
 }
 
@@ -86,6 +98,7 @@ pub(super) struct Columns<'a> {
     pub(super) idempotency_keys: Vec<&'a str>,
     pub(super) rail_types: Vec<&'a str>,
     pub(super) payloads: Vec<&'a serde_json::value::RawValue>,
+    pub(super) not_befores: Vec<Option<Timestamp>>,
 }
 
 #[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
@@ -97,6 +110,7 @@ impl<'a> Columns<'a> {
             idempotency_keys: instructions.iter().map(|i| i.idempotency_key.as_str()).collect(),
             rail_types: instructions.iter().map(|i| i.rail_type.as_str()).collect(),
             payloads: instructions.iter().map(|i| i.payload.raw()).collect(),
+            not_befores: instructions.iter().map(|i| i.not_before).collect(),
         }
     }
 }

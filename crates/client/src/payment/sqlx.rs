@@ -41,12 +41,12 @@
 //! ```
 
 use jiff::Timestamp;
-use sqlx::error::BoxDynError;
-use sqlx::postgres::{PgConnection, PgRow, PgTypeInfo, PgValueFormat, PgValueRef, Postgres};
+use sqlx::Row;
+use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::types::{Json, Uuid};
-use sqlx::{Decode, Row, Type, TypeInfo};
 
 use super::instruction::{Columns, sql};
+use super::timestamptz::Timestamptz;
 use super::{Enqueued, Instruction};
 use crate::OutboxId;
 use crate::error::{DatabaseError, EnqueueError};
@@ -66,6 +66,7 @@ pub async fn enqueue(connection: &mut PgConnection, instruction: &Instruction) -
         .bind(&instruction.idempotency_key)
         .bind(&instruction.rail_type)
         .bind(Json(instruction.payload.raw()))
+        .bind(instruction.not_before.map(Timestamptz))
         .persistent(false)
         .fetch_one(connection)
         .await?;
@@ -86,12 +87,14 @@ pub async fn enqueue_batch(
 ) -> Result<Vec<Enqueued>, EnqueueError> {
     let columns = Columns::of(instructions);
     let payloads: Vec<_> = columns.payloads.into_iter().map(Json).collect();
+    let not_befores: Vec<_> = columns.not_befores.into_iter().map(|time| time.map(Timestamptz)).collect();
     let rows = sqlx::query(sql::ENQUEUE_BATCH)
         .bind(&columns.instruction_ids)
         .bind(&columns.participant_ids)
         .bind(&columns.idempotency_keys)
         .bind(&columns.rail_types)
         .bind(&payloads)
+        .bind(&not_befores)
         .persistent(false)
         .fetch_all(connection)
         .await?;
@@ -118,35 +121,4 @@ fn enqueued(row: &PgRow) -> Result<Enqueued, EnqueueError> {
         created_at: row.try_get::<Timestamptz, _>("created_at")?.0,
         replayed: row.try_get("replayed")?,
     })
-}
-
-/// A timestamptz: microseconds since the year 2000, in UTC.
-///
-/// sqlx does not support jiff, and its features chrono and time would put one of those crates into every producer.
-struct Timestamptz(Timestamp);
-
-impl Type<Postgres> for Timestamptz {
-    fn type_info() -> PgTypeInfo {
-        PgTypeInfo::with_name("TIMESTAMPTZ")
-    }
-
-    fn compatible(of: &PgTypeInfo) -> bool {
-        of.name() == "TIMESTAMPTZ"
-    }
-}
-
-impl Decode<'_, Postgres> for Timestamptz {
-    fn decode(value: PgValueRef<'_>) -> Result<Self, BoxDynError> {
-        const YEAR_2000_IN_UNIX_MICROSECONDS: i64 = 946_684_800_000_000;
-        match value.format() {
-            PgValueFormat::Binary => {
-                let since_2000 = i64::from_be_bytes(value.as_bytes()?.try_into()?);
-                let since_1970 = since_2000
-                    .checked_add(YEAR_2000_IN_UNIX_MICROSECONDS)
-                    .ok_or("a timestamptz beyond the range of jiff")?;
-                Ok(Self(Timestamp::from_microsecond(since_1970)?))
-            }
-            PgValueFormat::Text => Err("a timestamptz as text, which no bound statement returns".into()),
-        }
-    }
 }

@@ -39,9 +39,16 @@ use super::instruction::{Columns, sql};
 use super::{Enqueued, Instruction};
 use crate::error::{DatabaseError, EnqueueError};
 
-const ENQUEUE_TYPES: [Type; 5] = [Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::JSONB];
-const ENQUEUE_BATCH_TYPES: [Type; 5] =
-    [Type::TEXT_ARRAY, Type::TEXT_ARRAY, Type::TEXT_ARRAY, Type::TEXT_ARRAY, Type::JSONB_ARRAY];
+const ENQUEUE_TYPES: [Type; 6] =
+    [Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::JSONB, Type::TIMESTAMPTZ];
+const ENQUEUE_BATCH_TYPES: [Type; 6] = [
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::JSONB_ARRAY,
+    Type::TIMESTAMPTZ_ARRAY,
+];
 
 /// Enqueues one instruction, or returns the outbox row that its idempotency key already has.
 ///
@@ -176,17 +183,17 @@ impl Prepared {
 
 type Argument<'a> = &'a (dyn ToSql + Sync);
 
-fn arguments<'a>(instruction: &'a Instruction, payload: Argument<'a>) -> [Argument<'a>; 5] {
-    let Instruction { instruction_id, participant_id, idempotency_key, rail_type, .. } = instruction;
-    [instruction_id, participant_id, idempotency_key, rail_type, payload]
+fn arguments<'a>(instruction: &'a Instruction, payload: Argument<'a>) -> [Argument<'a>; 6] {
+    let Instruction { instruction_id, participant_id, idempotency_key, rail_type, not_before, .. } = instruction;
+    [instruction_id, participant_id, idempotency_key, rail_type, payload, not_before]
 }
 
-fn batch_arguments<'a>(columns: &'a Columns<'_>, payloads: Argument<'a>) -> [Argument<'a>; 5] {
-    let Columns { instruction_ids, participant_ids, idempotency_keys, rail_types, .. } = columns;
-    [instruction_ids, participant_ids, idempotency_keys, rail_types, payloads]
+fn batch_arguments<'a>(columns: &'a Columns<'_>, payloads: Argument<'a>) -> [Argument<'a>; 6] {
+    let Columns { instruction_ids, participant_ids, idempotency_keys, rail_types, not_befores, .. } = columns;
+    [instruction_ids, participant_ids, idempotency_keys, rail_types, payloads, not_befores]
 }
 
-fn typed(arguments: [Argument<'_>; 5], types: [Type; 5]) -> Vec<(Argument<'_>, Type)> {
+fn typed(arguments: [Argument<'_>; 6], types: [Type; 6]) -> Vec<(Argument<'_>, Type)> {
     arguments.into_iter().zip(types).collect()
 }
 

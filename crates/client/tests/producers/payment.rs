@@ -1,5 +1,6 @@
 //! What a producer over tokio-postgres may rely on.
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use symphony_client::Payload;
 use symphony_client::error::EnqueueError;
@@ -113,4 +114,55 @@ async fn what_is_not_an_object_is_no_payload() {
             .await
             .unwrap_err();
     assert_eq!(error.to_string(), "p_payload must be a JSON object, not a JSON array");
+}
+
+#[tokio::test]
+async fn a_scheduled_payment_is_not_claimed_before_its_time_and_a_replay_keeps_the_first_time() {
+    let fixture = Fixture::new().await;
+    let client = fixture.login("symphony_ingest").await;
+    let hour = Timestamp::now() + SignedDuration::from_hours(1);
+    let first = payment::tokio_postgres::enqueue(&client, &instruction(1).not_before(hour)).await.unwrap();
+    let batch = [instruction(2).not_before(hour), instruction(3), instruction(4).not_before(Timestamp::UNIX_EPOCH)];
+    payment::tokio_postgres::enqueue_batch(&client, &batch).await.unwrap();
+
+    let scheduled = "select string_agg(instruction_id, ' ' order by sequence_id)
+                     from symphony.payment_outbox_pending where next_attempt_at = not_before";
+    assert_eq!(fixture.text(scheduled).await, "instruction-1 instruction-2");
+    let claim = "select string_agg(instruction_id, ' ' order by sequence_id)
+                 from symphony.claim_outbox_batch(100, 'worker', 60)";
+    assert_eq!(fixture.text(claim).await, "instruction-3 instruction-4", "a time that has passed means now");
+
+    for time in [None, Some(hour + SignedDuration::from_hours(1))] {
+        let again = changed(instruction(1), |it| it.not_before = time);
+        let again = payment::tokio_postgres::enqueue(&client, &again).await.unwrap();
+        assert_eq!((again.replayed, again.outbox_id), (true, first.outbox_id));
+    }
+    assert_eq!(fixture.text(scheduled).await, "instruction-1 instruction-2");
+}
+
+#[tokio::test]
+async fn a_time_without_end_or_beyond_a_year_is_refused_and_names_the_argument() {
+    let fixture = Fixture::new().await;
+    let single = "select symphony.enqueue_payment_outbox('i', 'p', 'k', 'sepa', '{}', $1::text::timestamptz)";
+    let batch = "select symphony.enqueue_payment_outbox_batch(
+                   '{i,j}', '{p,p}', '{k,l}', '{sepa,sepa}', '{{},{}}', array[null, $1::text::timestamptz])";
+    let year = Timestamp::now() + SignedDuration::from_hours(366 * 24);
+    for time in ["infinity", "-infinity", &(year + SignedDuration::from_mins(1)).to_string()] {
+        for (call, argument) in [(single, "p_not_before "), (batch, "p_not_before[2] ")] {
+            let error = fixture.root.execute(call, &[&time]).await.unwrap_err();
+            let error = error.as_db_error().unwrap();
+            assert_eq!(error.code().code(), "P7005", "{call} {time}");
+            assert!(error.message().starts_with(argument) && error.hint().is_some(), "{error:?}");
+        }
+    }
+    for times in ["'{}'", "array[[now()], [now()]]", "array[now()]"] {
+        let call = format!(
+            "select symphony.enqueue_payment_outbox_batch('{{i,j}}', '{{p,p}}', '{{k,l}}', '{{sepa,sepa}}', '{{{{}},{{}}}}', {times})"
+        );
+        let error = fixture.root.execute(&call, &[]).await.unwrap_err();
+        assert_eq!(error.code().unwrap().code(), "P7005", "{call}");
+    }
+    assert_eq!(fixture.count(PAYMENTS).await, 0);
+    let almost = year - SignedDuration::from_mins(1);
+    payment::tokio_postgres::enqueue(&fixture.root, &instruction(1).not_before(almost)).await.unwrap();
 }

@@ -38,8 +38,11 @@ async fn an_instruction_is_rolled_back_with_its_business_row() {
 async fn both_drivers_give_the_same_answers() {
     let fixture = Fixture::new().await;
     let mut connection = fixture.login_sqlx("symphony_ingest").await;
+    let time = jiff::Timestamp::from_second(4_000_000_000).unwrap();
     let batch = [instruction(3), instruction(1), instruction(2), instruction(1)];
 
+    let far = payment::sqlx::enqueue(&mut connection, &instruction(4).not_before(time)).await.unwrap_err();
+    assert!(far.to_string().contains("not 2096-10-02"), "{far}");
     let first = payment::sqlx::enqueue_batch(&mut connection, &batch).await.unwrap();
     assert_eq!(first.iter().map(|a| a.sequence_id).collect::<Vec<_>>(), [1, 2, 3, 2]);
     assert_eq!(first.iter().map(|a| a.replayed).collect::<Vec<_>>(), [false, false, false, true]);
@@ -49,6 +52,20 @@ async fn both_drivers_give_the_same_answers() {
     for (instruction, known) in batch.iter().zip(&again) {
         assert_eq!(payment::sqlx::enqueue(&mut connection, instruction).await.unwrap(), *known);
     }
+}
+
+#[tokio::test]
+async fn a_schedule_reaches_the_database_to_the_microsecond() {
+    let fixture = Fixture::new().await;
+    let mut connection = fixture.login_sqlx("symphony_ingest").await;
+    let time = jiff::Timestamp::from_microsecond(jiff::Timestamp::now().as_microsecond() + 3_600_000_001).unwrap();
+    payment::sqlx::enqueue(&mut connection, &instruction(1).not_before(time)).await.unwrap();
+    let batch = [instruction(2).not_before(time), instruction(3)];
+    payment::sqlx::enqueue_batch(&mut connection, &batch).await.unwrap();
+    let rows = "select not_before from symphony.payment_outbox_pending order by sequence_id";
+    let times: Vec<Option<jiff::Timestamp>> =
+        fixture.root.query(rows, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+    assert_eq!(times, [Some(time), Some(time), None]);
 }
 
 #[tokio::test]

@@ -1,14 +1,17 @@
 //! Payments that were enqueued or scheduled while the clock was ahead.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use symphony_client::payment::tokio_postgres as producer;
 use symphony_db::BatchSize;
 use symphony_db::error::OperateError;
 use symphony_db::payment::operator::make_due;
 use symphony_db::payment::worker::{claim, complete, repair};
 use symphony_db::payment::{OperationKind, reader};
 
-use crate::fixture::{AUDIT, Fixture, LEASE, RAIL, completion, retryable, worker};
+use crate::fixture::{AUDIT, Fixture, LEASE, RAIL, completion, instruction, retryable, worker};
 
 /// Enqueues a payment as if the clock were an hour ahead.
 async fn enqueue_ahead(fixture: &Fixture, instruction: &str) {
@@ -36,6 +39,53 @@ async fn a_repair_makes_payments_due_that_a_clock_ahead_has_enqueued() {
     assert_eq!(claimed(&fixture).await, 0);
     assert!(repair(&executor, &worker(), BatchSize::MAX).await.unwrap().is_empty(), "no lease has expired");
     assert_eq!(claimed(&fixture).await, 1);
+}
+
+/// Both promises at once: a fresh payment is due when the clock is set back, one that its producer scheduled is not.
+#[tokio::test]
+async fn a_repair_makes_no_scheduled_payment_due_before_its_time_however_the_clock_steps() {
+    let fixture = Fixture::new().await;
+    let executor = fixture.login("symphony_executor").await;
+    // Enqueued while the clock was an hour ahead: for a time that had passed by that clock and has not passed by this one,
+    // for one that has passed by both, and for one beyond both.
+    for (name, not_before) in [("soon", "30 minutes"), ("past", "-30 minutes"), ("later", "2 hours")] {
+        let ahead = "insert into symphony.payment_outbox_pending
+                       (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at, created_at, not_before)
+                     select symphony.uuidv7_lower_bound(t.at), $1, $1, 1, $1, 'sepa', '{}', greatest(t.at, t.not_before), t.at, t.not_before
+                     from (select now() + interval '1 hour' as at, now() + $2::text::interval as not_before) t";
+        fixture.root.execute(ahead, &[&name, &not_before]).await.unwrap();
+    }
+    enqueue_ahead(&fixture, "fresh").await;
+    // Enqueued by a clock that was right, in the same second as the rows above.
+    let right = instruction(1).not_before(Timestamp::now() + Duration::from_secs(3600));
+    producer::enqueue(&fixture.root, &right).await.unwrap();
+
+    for _ in 0..2 {
+        repair(&executor, &worker(), BatchSize::MAX).await.unwrap();
+    }
+    let names: BTreeSet<_> = fixture.claim().await.into_iter().map(|claimed| claimed.instruction_id).collect();
+    assert_eq!(names, BTreeSet::from(["fresh".to_owned(), "past".to_owned()]));
+    let wait = "select extract(epoch from next_attempt_at - now())::int
+                from symphony.payment_outbox_pending where lease_token is null order by next_attempt_at";
+    let waits: Vec<i32> =
+        fixture.root.query(wait, &[]).await.unwrap().iter().map(|row| row.get::<_, i32>(0) / 60).collect();
+    assert_eq!(waits, [29, 59, 119], "each waits for its own time");
+}
+
+#[tokio::test]
+async fn an_operator_makes_no_payment_due_before_its_producer_wants_it() {
+    let fixture = Fixture::new().await;
+    let operator = fixture.login("symphony_operator").await;
+    let later = instruction(1).not_before(Timestamp::now() + Duration::from_secs(3600));
+    producer::enqueue(&fixture.root, &later).await.unwrap();
+    assert_eq!(make_due(&operator, RAIL, AUDIT).await.unwrap(), 0);
+    // A clock that was ahead has scheduled a retry of it for tomorrow.
+    let tomorrow = "update symphony.payment_outbox_pending set next_attempt_at = now() + interval '1 day'";
+    fixture.root.batch_execute(tomorrow).await.unwrap();
+    assert_eq!(make_due(&operator, RAIL, AUDIT).await.unwrap(), 1);
+    assert_eq!(claimed(&fixture).await, 0);
+    let kept = "select count(*) from symphony.payment_outbox_pending where next_attempt_at = not_before";
+    assert_eq!(fixture.root.query_one(kept, &[]).await.unwrap().get::<_, i64>(0), 1);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use jiff::Timestamp;
 use symphony_client::payment::{Instruction, tokio_postgres as producer};
 use symphony_db::payment::Payload;
 use symphony_relay::trace::Context;
@@ -42,6 +43,9 @@ pub(crate) struct Arguments {
     /// Rail; see: symphony rail list
     #[arg(long, value_name = "NAME")]
     rail: String,
+    /// Leave it unsent until this time, such as 2026-05-01T06:00:00Z; at most 366 days ahead
+    #[arg(long, value_name = "TIME")]
+    not_before: Option<Timestamp>,
     /// W3C trace context (traceparent) that the dispatch continues
     #[arg(long, value_name = "CONTEXT", value_parser = traceparent)]
     traceparent: Option<Context>,
@@ -65,8 +69,9 @@ struct Source {
 
 impl Arguments {
     pub(crate) async fn run(self, database: &Database) -> Result<ExitStatus, Failure> {
-        let instruction =
+        let mut instruction =
             Instruction::new(self.instruction, self.participant, self.key, self.rail, self.payload.read()?);
+        instruction.not_before = self.not_before;
         let mut client = database.connect().await?;
         let enqueued = match self.traceparent {
             None => producer::enqueue(&client, &instruction).await?,
