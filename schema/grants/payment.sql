@@ -5,8 +5,10 @@ revoke all on type
 from public;
 
 grant execute on function
+  symphony.cancel_payment_outbox,
   symphony.enqueue_payment_outbox,
-  symphony.enqueue_payment_outbox_batch
+  symphony.enqueue_payment_outbox_batch,
+  symphony.payment_outcome
 to symphony_ingest;
 
 grant execute on function
@@ -33,6 +35,7 @@ grant execute on function
 to symphony_executor;
 
 grant execute on function
+  symphony.cancel_payment_outbox,
   symphony.declare_same_endpoint,
   symphony.revoke_same_endpoint,
   symphony.erase_payment_payload,
@@ -63,6 +66,7 @@ grant execute on function
   symphony.payment_backlog,
   symphony.payment_leases,
   symphony.payment_ledger_partitions,
+  symphony.payment_outcome,
   symphony.payment_recent_stats,
   symphony.payment_status,
   symphony.quarantined_outboxes_total,

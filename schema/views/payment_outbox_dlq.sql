@@ -1,5 +1,7 @@
 -- The dead-letter queue: terminal failures that wait for an operator, unknown outcomes first, without payloads.
 --
+-- A cancelled payment is none of them: its CANCEL is in the operations log.
+--
 -- A security barrier, as every view that filters: a reader's condition runs only on the rows that the view shows.
 create or replace view symphony.payment_outbox_dlq with (security_barrier) as
 select a.outbox_id,

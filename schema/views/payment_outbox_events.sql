@@ -1,6 +1,6 @@
 -- The history of each outbox, derived from the ledger and the pending rows. Order it by event_no.
 --
--- A released lease leaves no attempt and no event.
+-- A released lease leaves no attempt and no event. A cancellation is one event, without a lease and an attempt.
 create or replace view symphony.payment_outbox_events with (security_barrier) as
 -- Enqueued: known from the pending row, or from the first ledger row of what has ended.
 select p.outbox_id,
@@ -40,13 +40,15 @@ where a.claimed_at is not null
 union all
 -- How it ended.
 select a.outbox_id, a.instruction_id, a.participant_id, a.sequence_id, a.rail_type,
-       a.attempt_no * 2,
+       a.attempt_no * 2 - (a.error_code is not distinct from 'CANCELLED')::int,
        case
          when a.confirmation_id is not null then 'CONFIRMED'
          when a.error_code = 'LEASE_EXPIRED' then 'LEASE_EXPIRED_REPAIRED'
+         when a.error_code = 'CANCELLED' then 'CANCELLED'
          else 'ATTEMPT_COMPLETED'
        end,
-       a.completed_at, a.attempt_no, a.state, a.worker_id, a.rail_reference, a.rail_code, a.error_code, a.error_message, a.latency_ms, null, a.database_user, a.endpoint,
+       a.completed_at, case when a.error_code is distinct from 'CANCELLED' then a.attempt_no end, a.state,
+       case when a.error_code is distinct from 'CANCELLED' then a.worker_id end, a.rail_reference, a.rail_code, a.error_code, a.error_message, a.latency_ms, null, a.database_user, a.endpoint,
        a.confirmation_id
 from symphony.payment_outbox_attempts a
 union all
@@ -73,4 +75,4 @@ join symphony.payment_outbox_attempts a
 where o.operation = 'REDRIVE';
 
 comment on view symphony.payment_outbox_events is
-  'What happened to each outbox, in the order of event_no: ENQUEUED, LEASE_CLAIMED, ATTEMPT_COMPLETED, LEASE_EXPIRED_REPAIRED, CONFIRMED by the rail, REDRIVEN.';
+  'What happened to each outbox, in the order of event_no: ENQUEUED, LEASE_CLAIMED, ATTEMPT_COMPLETED, LEASE_EXPIRED_REPAIRED, CONFIRMED by the rail, CANCELLED, REDRIVEN.';

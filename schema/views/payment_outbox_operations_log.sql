@@ -4,4 +4,4 @@ select o.operation_id, o.operation, o.outbox_id, o.new_outbox_id, o.resolution, 
        o.actor, o.reason, o.database_user, o.created_at
 from symphony.payment_outbox_operations o;
 
-comment on view symphony.payment_outbox_operations_log is 'The audit log: redrives, resolutions, repairs, erasures, and changes of rails, endpoints, retention, ledger partitions and epochs, with actor and reason.';
+comment on view symphony.payment_outbox_operations_log is 'The audit log: redrives, resolutions, cancellations, repairs, erasures, and changes of rails, endpoints, retention, ledger partitions and epochs, with actor and reason.';

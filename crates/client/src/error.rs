@@ -41,6 +41,36 @@ impl From<ErrorDetails> for EnqueueError {
     }
 }
 
+/// Why the database did not cancel a payment. The caller's transaction has failed with it.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CancelError {
+    /// The payment has ended: it was dispatched, has failed or was cancelled before. The message says which.
+    #[error(transparent)]
+    Ended(ErrorDetails),
+    /// The payment may have been sent: a worker holds a lease on it, an earlier attempt left, or it is of an earlier epoch.
+    /// Read its outcome; recall at the bank what was paid.
+    #[error(transparent)]
+    MayBeSent(ErrorDetails),
+    /// There is no such payment, or an argument is blank or too long. Correct it.
+    #[error(transparent)]
+    InvalidArgument(ErrorDetails),
+    /// The payment is not to blame: the connection, the login or the installation is.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+}
+
+impl From<ErrorDetails> for CancelError {
+    fn from(details: ErrorDetails) -> Self {
+        match details.sqlstate() {
+            Some(sqlstate::ALREADY_TERMINAL) => Self::Ended(details),
+            Some(sqlstate::LEASE_LOST) => Self::MayBeSent(details),
+            Some(state) if sqlstate::is_invalid_argument(state) => Self::InvalidArgument(details),
+            _ => Self::Database(DatabaseError::classify(details, &CallContext::CANCEL)),
+        }
+    }
+}
+
 /// Why the database did not publish an event. The caller's transaction has failed with it.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -104,4 +134,4 @@ macro_rules! from_drivers {
     };
 }
 
-from_drivers!(EnqueueError, PublishError, CreateError, DatabaseError);
+from_drivers!(EnqueueError, CancelError, PublishError, CreateError, DatabaseError);

@@ -33,7 +33,9 @@ pub(crate) use audit_context::AuditContext;
 pub(crate) use dead_letters::BulkRedrive;
 pub(crate) use events::{EventQuery, event_details, event_payload};
 pub(crate) use metadata::{MetadataDetails, MetadataQuery, metadata_details, metadata_payload};
-pub(crate) use outboxes::{OutboxQuery, OutboxTimeline, outbox_payload, outbox_timeline};
+pub(crate) use outboxes::{
+    OutboxQuery, OutboxTimeline, RedriveRequest, Replacement, cancel_outbox, outbox_payload, outbox_timeline,
+};
 pub(crate) use overview::{Overview, Payments, Relayer, overview};
 pub(crate) use rails::{RailAction, rails};
 

@@ -70,6 +70,7 @@ fn routes() -> Vec<Route> {
         route("/outboxes/{outbox_id}/payload", audit, get(outbox::payload)),
         route("/outboxes/{outbox_id}/export", audit, get(outbox::export)),
         route("/outboxes/{outbox_id}/redrive", act, post(outbox::redrive)),
+        route("/outboxes/{outbox_id}/cancel", act, post(outbox::cancel)),
         route("/outboxes/{outbox_id}/resolve", act, post(outbox::resolve)),
         route("/outboxes/{outbox_id}/erase", act, post(outbox::erase)),
         route("/dead-letters", read, get(dead_letters::page)),

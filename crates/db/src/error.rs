@@ -79,8 +79,8 @@ impl From<ErrorDetails> for CompleteError {
 /// Why an operator's command was refused.
 #[derive(Debug, Error)]
 pub enum OperateError {
-    /// The outbox is not in a state that allows it: still pending, dispatched, redriven or resolved already, or its
-    /// outcome is unknown. The message says which, and what to do.
+    /// The outbox is not in a state that allows it: pending, leased, sent, ended, redriven or resolved already, its outcome
+    /// is unknown, or a new key is used already. The message says which, and what to do.
     #[error(transparent)]
     InvalidState(ErrorDetails),
     /// An argument is blank or out of range, or there is no such outbox. Correct it.
@@ -97,7 +97,12 @@ pub enum OperateError {
 impl From<ErrorDetails> for OperateError {
     fn from(details: ErrorDetails) -> Self {
         match details.sqlstate() {
-            Some(sqlstate::INVALID_STATE) => Self::InvalidState(details),
+            Some(
+                sqlstate::INVALID_STATE
+                | sqlstate::ALREADY_TERMINAL
+                | sqlstate::LEASE_LOST
+                | sqlstate::IDEMPOTENCY_CONFLICT,
+            ) => Self::InvalidState(details),
             Some(sqlstate::UNKNOWN_RAIL) => Self::UnknownRail(details),
             Some(state) if sqlstate::is_invalid_argument(state) => Self::InvalidArgument(details),
             _ => Self::Database(DatabaseError::classify(details, &OPERATE)),

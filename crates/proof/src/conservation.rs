@@ -14,16 +14,20 @@ pub(super) async fn holds(database: &Database) -> Result<Evidence, Failure> {
     let owner = Sessions::connect(database).await?.owner;
     let live = "select count(*) from symphony.payment_outbox_pending where lease_token is not null";
     let live = count(&owner, live, &[]).await?;
-    // A confirmation of the bank is no lease: without one its row has no time of a claim.
+    // Neither a confirmation of the bank nor a cancellation is a lease: without one its row has no time of a claim.
     let ledger = "select count(*) from symphony.payment_outbox_attempts where claimed_at is not null";
     let ledger = count(&owner, ledger, &[]).await?;
+    let cancelled = "select count(*) from symphony.payment_outbox_attempts where error_code = 'CANCELLED'";
+    let cancelled = count(&owner, cancelled, &[]).await?;
+    recorder.check_equal("counting the cancellations in the ledger", "cancelled", tally.cancelled, cancelled)?;
 
     let tried = format!(
-        "a random workload of 6 workers, with {} expired leases, {} calls with a lost lease, {} confirmations of the bank and {} redrives ({})",
+        "a random workload of 6 workers, with {} expired leases, {} calls with a lost lease, {} confirmations of the bank, {} redrives and {} cancellations ({})",
         tally.expired,
         tally.lost,
         tally.confirmed,
         tally.redriven,
+        tally.cancelled,
         rerun_hint(seed)
     );
     recorder.check(

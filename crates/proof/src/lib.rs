@@ -9,7 +9,8 @@
 //! - [`Evidence`], [`Step`], [`Failure`]: what a proof reports
 //! - `ledger`, `terminal_state`, `conservation`, `timeline`: the ledger is append-only and complete; `parent_tables`,
 //!   `replication`: also through a parent table or a subscription
-//! - `enqueue`, `keys`, `wakeup`, `sequences`: the transaction of a producer
+//! - `enqueue`, `keys`, `wakeup`, `sequences`: the transaction of a producer; `cancellation`: its end of a payment
+//! - `replacement`: a redrive under a new key
 //! - `leases`, `races`, `max_attempts`, `backoff`: claims, leases and retries
 //! - `ordered_rail`, `ordered_rail_load`: FIFO rails; `held_streams`, `held_streams_races`: those
 //!   on which a failure holds later payments; `unknown_outcome`: redrives; `endpoints`: which bank
@@ -26,6 +27,7 @@
 //!   waits for locks, random numbers
 
 mod backoff;
+mod cancellation;
 mod catalogue;
 mod clock;
 mod confirmations;
@@ -57,6 +59,7 @@ mod published_outcomes;
 mod races;
 mod rails;
 mod rate_limit;
+mod replacement;
 mod replication;
 mod search_path_attack;
 mod seeded_rng;
@@ -145,7 +148,7 @@ pub fn named(name: &str) -> Option<&'static Proof> {
     ALL.iter().find(|proof| proof.name == name)
 }
 
-static ALL: [Proof; 42] = [
+static ALL: [Proof; 44] = [
     Proof {
         number: 1,
         name: "no_role_can_change_the_ledger",
@@ -372,6 +375,20 @@ static ALL: [Proof; 42] = [
         promise: "What a worker reports about a payment that the database has lost is recorded once, without personal data; no role can \
                   change it. The outcome of a lease that was only lost is not recorded.",
         run: |database| Box::pin(orphans::are_kept(database)),
+    },
+    Proof {
+        number: 40,
+        name: "a_payment_is_either_claimed_or_cancelled_and_never_both",
+        promise: "A payment is cancelled only while it is unleased and nothing of it can have left, in this or a lost history; it is then \
+                  never sent, redriven or resolved. A producer that leaves the transaction of a cancellation open delays no worker.",
+        run: |database| Box::pin(cancellation::is_final_and_of_unsent_payments(database)),
+    },
+    Proof {
+        number: 41,
+        name: "a_failure_is_redriven_under_a_new_key_only_if_the_ledger_knows_that_it_was_not_paid",
+        promise: "A new key, and with it a new payload, needs the bank's own code or INVALID_PAYLOAD, a history without an unknown outcome, \
+                  and the current epoch; a resolution does not replace them. The new key is recognised like that of an enqueue.",
+        run: |database| Box::pin(replacement::needs_a_known_refusal(database)),
     },
     Proof {
         number: 44,

@@ -248,6 +248,12 @@ pub(super) async fn repair(executor: &Client, batch: i32) -> Result<Vec<String>,
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
+/// Cancels a payment; the result is its outbox.
+pub(super) async fn cancel(client: &Client, payment: &Payment) -> Result<String, Error> {
+    let call = "select outbox_id::text from symphony.cancel_payment_outbox($1, $2, 'canceller', 'a proof')";
+    Ok(client.query_one(call, &[&payment.instruction, &payment.key]).await?.get(0))
+}
+
 pub(super) async fn redrive(operator: &Client, outbox_id: &str) -> Result<Enqueued, Error> {
     let call = "select outbox_id::text, sequence_id
                 from symphony.redrive_payment_outbox($1::text::uuid, 'operator', 'a proof')";

@@ -62,7 +62,7 @@ pub(super) async fn folds(database: &Database) -> Result<Evidence, Failure> {
                           claimed_by, null::text, redrive_of::text
                    from symphony.payment_outbox_pending p
                    union all
-                   select a.outbox_id::text, a.state::text, a.attempt_no, null, r.new_outbox_id::text, f.outbox_id::text
+                   select a.outbox_id::text, a.state::text, a.attempt_no - (a.error_code is not distinct from 'CANCELLED')::int, null, r.new_outbox_id::text, f.outbox_id::text
                    from symphony.payment_outbox_attempts a
                    left join symphony.payment_outbox_operations r on r.outbox_id = a.outbox_id and r.operation = 'REDRIVE'
                    left join symphony.payment_outbox_operations f on f.new_outbox_id = a.outbox_id
@@ -136,6 +136,7 @@ fn fold(
             state.worker = None;
             state.attempts += 1;
         }
+        ("CANCELLED", "PENDING") => state.phase = outcome.unwrap_or_default(),
         ("REDRIVEN", "FAILED") => state.redriven_as = related,
         _ => {
             return Err(Failure {

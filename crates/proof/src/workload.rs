@@ -12,8 +12,8 @@ use super::clock::{expire, make_due};
 use super::evidence::{Failure, sqlstate};
 use super::seeded_rng::SeededRng;
 use super::sessions::{
-    Lease, Outcome, Payment, Sessions, claim, complete, complete_batch, confirm, count, enqueue, enqueue_batch,
-    redrive, release, renew, repair, resolve, set_rail,
+    Lease, Outcome, Payment, Sessions, cancel, claim, complete, complete_batch, confirm, count, enqueue,
+    enqueue_batch, redrive, release, renew, repair, resolve, set_rail,
 };
 use symphony_testkit::test_database::Database;
 
@@ -50,6 +50,8 @@ pub(super) struct Tally {
     pub(super) made: i64,
     /// Redrives among them.
     pub(super) redriven: i64,
+    /// Outboxes that were cancelled.
+    pub(super) cancelled: i64,
 }
 
 type Shared = Arc<Mutex<Tally>>;
@@ -125,6 +127,7 @@ impl Worker {
                 88..91 => self.confirm(step).await?,
                 91..95 => self.act_as_operator().await?,
                 95..98 => self.enqueue(step).await?,
+                98 => self.cancel().await?,
                 // The worker dies and forgets its leases.
                 _ => self.leases.clear(),
             }
@@ -134,6 +137,13 @@ impl Worker {
 
     /// One of each case, whatever the seed; some leases stay live.
     async fn do_each_once(mut self) -> Result<(), Failure> {
+        let cancelled = Payment::new("cancelled", "frank", "plain");
+        enqueue(&self.sessions.ingest, &cancelled).await?;
+        cancel(&self.sessions.ingest, &cancelled).await?;
+        note(&self.tally, |tally| {
+            tally.made += 1;
+            tally.cancelled += 1;
+        });
         for name in ["late", "unstarted", "failed", "accepted", "live"] {
             enqueue(&self.sessions.ingest, &Payment::new(name, "frank", "plain")).await?;
             note(&self.tally, |tally| tally.made += 1);
@@ -289,6 +299,23 @@ impl Worker {
                 tally.made += 1;
                 tally.redriven += 1;
             });
+        }
+        Ok(())
+    }
+
+    /// Cancels a random pending payment, if it may be.
+    async fn cancel(&mut self) -> Result<(), Failure> {
+        let pending = "select instruction_id::text, idempotency_key::text from symphony.payment_outbox_pending order by outbox_id";
+        let pending = self.sessions.owner.query(pending, &[]).await?;
+        if pending.is_empty() {
+            return Ok(());
+        }
+        let row = self.rng.pick(&pending);
+        let payment = Payment { instruction: row.get(0), key: row.get(1), ..Payment::new("", "", "") };
+        match cancel(&self.sessions.ingest, &payment).await {
+            Ok(_) => note(&self.tally, |tally| tally.cancelled += 1),
+            Err(error) if matches!(sqlstate(&error), "P7001" | "P7002") => {}
+            Err(error) => return Err(error.into()),
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::{error::Error, fmt::Write as _, process::ExitCode};
 
 use serde::Serialize;
-use symphony_client::error::{CreateError, DatabaseError, EnqueueError, ErrorDetails, PublishError};
+use symphony_client::error::{CancelError, CreateError, DatabaseError, EnqueueError, ErrorDetails, PublishError};
 use symphony_db::error::{ClaimError, CompleteError, OperateError};
 use symphony_db::{connect, schema};
 use symphony_sinks::ConfigError;
@@ -356,6 +356,17 @@ impl From<DatabaseError> for Failure {
         };
         let failure = from_details(code, error.details());
         Self { hint: hint.or(failure.hint), ..failure }
+    }
+}
+
+impl From<CancelError> for Failure {
+    fn from(error: CancelError) -> Self {
+        match error {
+            CancelError::Ended(details) | CancelError::MayBeSent(details) => from_details(REFUSED, &details),
+            CancelError::InvalidArgument(details) => invalid_argument(&details),
+            CancelError::Database(error) => error.into(),
+            _ => Self::new(error.to_string()),
+        }
     }
 }
 

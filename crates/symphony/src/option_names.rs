@@ -19,6 +19,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("p_keep_days", "the number of days"),
     ("p_limit", "--limit"),
     ("p_location", "--location"),
+    ("p_not_before", "--not-before"),
     ("p_participant_id", "--participant"),
     ("p_payload", "the payload"),
     ("p_rail_type", "the rail"),

@@ -86,11 +86,31 @@ begin
     perform unpark_successors(v_participants, v_rails, v_sequence_ids, false);
   end if;
   if p_before.ordered and not v_after.ordered then
-    -- Without order no row waits for another.
-    update payment_outbox_pending p
-    set parked = false
-    where p.rail_type = p_before.rail_type
-      and p.parked;
+    -- Without order no row waits for another. What a cancellation has locked is left to unpark_requested_rows: all claims wait for
+    -- this call, and it must not wait for a producer.
+    with waiting as materialized (
+      select p.outbox_id
+      from payment_outbox_pending p
+      where p.rail_type = p_before.rail_type
+        and p.parked
+    ),
+    locked as materialized (
+      select p.outbox_id
+      from payment_outbox_pending p
+      where p.rail_type = p_before.rail_type
+        and p.parked
+      for no key update skip locked
+    ),
+    unparked as (
+      update payment_outbox_pending p
+      set parked = false
+      from locked l
+      where p.outbox_id = l.outbox_id
+    )
+    insert into payment_unpark_requests (request_id, outbox_id)
+    select uuidv7(), w.outbox_id
+    from waiting w
+    where not exists (select from locked l where l.outbox_id = w.outbox_id);
   end if;
   if (p_before.ordered, p_before.max_in_flight, p_before.max_per_second)
      is distinct from (v_after.ordered, v_after.max_in_flight, v_after.max_per_second) then

@@ -183,6 +183,7 @@ begin
       when g.error_code ~ '^[[:space:]]|[[:space:]]$' then 'p_error_code must not begin or end with a blank'
       when g.error_code = 'LEASE_EXPIRED' then 'p_error_code LEASE_EXPIRED is reserved for the database; use OUTCOME_UNKNOWN for an unknown outcome'
       when g.error_code = 'AWAITING_CONFIRMATION' and g.state <> 'RETRYABLE' then 'p_error_code AWAITING_CONFIRMATION needs p_state RETRYABLE'
+      when g.error_code = 'CANCELLED' then 'p_error_code CANCELLED is reserved for cancel_payment_outbox'
       when char_length(g.error_message) > 4000 then 'p_error_message must have at most 4000 characters'
       when g.latency_ms < 0 then 'p_latency_ms must not be negative'
       when g.retry_delay_seconds not between 0 and 2592000 then 'p_retry_delay_seconds must be from 0 to 2592000'

@@ -9,8 +9,8 @@
 -- - a kind of payment_refused_confirmations: nothing was changed, and an operator has to look. See that table for the kinds.
 --
 -- A payment that was never sent cannot be confirmed, but for two cases. One of an earlier epoch may have been sent by an attempt that was
--- lost. A redrive is the same payment at the bank: that it was executed settles it, so that it is not sent again; that
--- it was refused is old news of the outbox that it redrives.
+-- lost. A redrive under the same key is the same payment at the bank: that it was executed settles it, so that it is not sent
+-- again; that it was refused is old news of the outbox that it redrives. A redrive under a new key is another payment there.
 --
 -- p_confirmation_id is the id of the message. A message that has settled an earlier outbox of the key is a replay for ever, so one that
 -- is delivered again cannot settle the redrive. p_endpoint is the bank that sent it: see endpoint_of_unknown_outcome.
@@ -62,6 +62,8 @@ begin
     raise exception 'p_error_message must have at most 4000 characters' using errcode = 'P7005';
   elsif p_error_code in (select u.error_code from unknown_outcome_codes u) then
     raise exception 'p_error_code must be that of a known outcome, not %', p_error_code using errcode = 'P7005';
+  elsif p_error_code = 'CANCELLED' then
+    raise exception 'p_error_code CANCELLED is reserved for cancel_payment_outbox' using errcode = 'P7005';
   end if;
   for v_argument in
     select n.name, n.value
@@ -118,6 +120,8 @@ begin
           select o.outbox_id
           from payment_outbox_operations o
           where o.new_outbox_id = r.outbox_id
+            -- Under the same key.
+            and o.policy_after is null
           limit 1
         ) o
       )
@@ -144,7 +148,12 @@ begin
   end if;
 
   if result is null then
-    select p.ctid as pending_row, p.lease_token, p.claimed_endpoint, p.redrive_of, p.epoch <> r.epoch as is_of_earlier_epoch
+    select p.ctid as pending_row, p.lease_token, p.claimed_endpoint, p.epoch <> r.epoch as is_of_earlier_epoch,
+           exists (
+             select
+             from payment_outbox_operations o
+             where o.new_outbox_id = p.outbox_id
+               and o.policy_after is null) as redrives_the_key
     into v_row
     from payment_outbox_pending p
     join payment_rails r on r.rail_type = p.rail_type
@@ -152,8 +161,8 @@ begin
     for no key update of p;
     if found then
       v_has_attempts := exists (select from payment_outbox_attempts a where a.outbox_id = confirm_payment_outbox.outbox_id);
-      if v_row.lease_token is null and not v_has_attempts and not v_row.is_of_earlier_epoch and not (v_is_executed and v_row.redrive_of is not null) then
-        result := case when v_row.redrive_of is null then 'NEVER_SENT' else 'REPLAYED' end;
+      if v_row.lease_token is null and not v_has_attempts and not v_row.is_of_earlier_epoch and not (v_is_executed and v_row.redrives_the_key) then
+        result := case when v_row.redrives_the_key then 'REPLAYED' else 'NEVER_SENT' end;
       elsif endpoint_of_unknown_outcome(outbox_id, p_rail_type, v_endpoint) is not null
          or v_row.lease_token is not null
             and coalesce(v_row.claimed_endpoint, 'unnamed') <> v_endpoint

@@ -108,7 +108,7 @@ begin
            select
            from payment_outbox_operations o
            where o.outbox_id = a.outbox_id
-             and o.operation = 'REDRIVE'))
+             and o.operation in ('REDRIVE', 'CANCEL')))
   limit 1;
   if v_state.pending then
     raise exception 'the payload of outbox % is still needed: outbox % is pending', p_outbox_id, v_state.outbox_id

@@ -33,7 +33,7 @@ begin
     with failures as materialized (
       select a.outbox_id, a.error_code, o.operation, a.idempotency_key, a.instruction_id
       from payment_outbox_attempts a
-      left join payment_outbox_operations o on o.outbox_id = a.outbox_id and o.operation in ('REDRIVE', 'RESOLVE')
+      left join payment_outbox_operations o on o.outbox_id = a.outbox_id and o.operation in ('REDRIVE', 'RESOLVE', 'CANCEL')
       where a.state = 'FAILED'
         and a.outbox_id >= v_from
         and (a.outbox_id < v_to or v_to is null)

@@ -1,7 +1,7 @@
 -- Finds the terminal failure that an operator acts on, and locks its idempotency key in the registry.
 --
--- It refuses an outbox that is not FAILED, and one that was redriven. Only the newest outbox of a key may be redriven
--- or resolved: otherwise a payment that the redrive has made could be made again.
+-- It refuses an outbox that is not FAILED, one that was cancelled, and one that was redriven. Only the newest outbox of a
+-- key may be redriven or resolved: otherwise a payment that the redrive has made could be made again.
 -- Locks: the key's row in the registry. Raises: P7003, P7005, 25000 outside READ COMMITTED.
 -- For: redrive_payment_outbox and resolve_payment_outbox.
 create or replace function symphony.lock_terminal_failure(p_outbox_id uuid)
@@ -45,6 +45,12 @@ begin
     raise exception 'there is no outbox %', p_outbox_id
       using errcode = 'P7005',
             hint = 'Take the outbox_id from symphony.payment_outbox_dlq.';
+  end if;
+
+  if v_failure.error_code = 'CANCELLED' then
+    raise exception 'outbox % was cancelled, it did not fail', p_outbox_id
+      using errcode = 'P7003',
+            hint = 'Enqueue a new instruction, or the same under a new idempotency key, if the payment is due after all.';
   end if;
 
   perform

@@ -3,7 +3,8 @@
 -- A new payment is due when it is enqueued, by the clock. When a clock that was an hour ahead has been set back, claims
 -- would not see it for an hour. Its outbox_id, a UUIDv7, has the time of its enqueue, so such rows are the last ones of the primary
 -- key: if there is none, the call reads one page. A row that was scheduled for another reason keeps its time, which differs
--- from created_at; one whose producer named a time that had passed by that clock is due at that time. At most 1,000 per call. A difference of up to five seconds is left to time.
+-- from created_at. One whose producer named a time that had passed by that clock is due at that time. At most 1,000 per call. A
+-- difference of up to five seconds is left to time.
 -- Locks: the rows it changes, skipping rows that another session has locked. For: repair_expired_leases.
 create or replace function symphony.make_future_rows_due()
   returns bigint

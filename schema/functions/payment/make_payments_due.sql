@@ -2,8 +2,8 @@
 --
 -- For payments that wait longer than they should: the server's clock was ahead when they were scheduled, or a bank that
 -- was down is back and the backoff is long. Those that are due first come first, at most 10,000 per call, parked ones
--- last. Leased rows keep their lease. A payment that its producer scheduled is never due before its not_before: it becomes due
--- then, if it is to wait longer, and stays as it is otherwise. Returns how many it made due.
+-- last. Leased rows keep their lease. A payment that its producer scheduled is due at its not_before at the earliest. Returns
+-- how many payments it moved.
 -- Locks: the rows it changes, skipping rows that another session has locked. Raises: P7005, P7006, 25000 outside READ
 -- COMMITTED. For: symphony_operator.
 create or replace function symphony.make_payments_due(

@@ -65,6 +65,8 @@ begin
       where a.outbox_id >= p.from_id
         and a.outbox_id < p.to_id
         and a.ctid >= p.first_row
+        -- A cancellation is no attempt.
+        and a.error_code is distinct from 'CANCELLED'
       -- Keeps it a scan of one partition from that row on.
       offset 0
     ) a

@@ -16,11 +16,12 @@
 -- RETRYABLE of it is recorded with that code, whatever the worker says, and the claim calls its outcome unknown. Its delay is
 -- confirm_every_seconds. At max_attempts it is FAILED with OUTCOME_UNKNOWN.
 --
--- p_confirmation_id marks the terminal outcome that the rail has confirmed; see confirm_payment_outbox. It ends the lease of a row
--- that has one. A row without a lease takes worker and endpoint from p_worker_id and p_endpoint, and has no claimed_at: a
--- confirmation is no lease.
+-- A row without a lease was never sent and is cancelled, or the rail has confirmed its outcome. It takes worker and endpoint from
+-- p_worker_id and p_endpoint, and has no claimed_at. p_confirmation_id marks the terminal outcome that the rail has confirmed, and
+-- ends the lease of a row that has one; see confirm_payment_outbox. A cancellation holds no stream: no operator has anything to
+-- find out.
 -- Locks: the rows given, and the successors of those that end.
--- For: complete_outbox_batch, end_expired_leases and confirm_payment_outbox.
+-- For: complete_outbox_batch, end_expired_leases, confirm_payment_outbox and cancel_payment_outbox.
 create or replace function symphony.record_attempts(
   p_pending_rows          tid[],
   p_states                symphony.outbox_attempt_state[],
@@ -117,7 +118,7 @@ begin
   ),
   outcomes as materialized (
     select l.*,
-           l.state = 'FAILED' and l.on_failure = 'HOLD' as holds,
+           l.state = 'FAILED' and l.on_failure = 'HOLD' and l.error_code is distinct from 'CANCELLED' as holds,
            case
              when l.state in ('DISPATCHED', 'FAILED') then null
              when l.retry_delay_seconds is not null then now() + make_interval(secs => l.retry_delay_seconds)

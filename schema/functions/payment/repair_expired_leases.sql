@@ -10,7 +10,8 @@
 --    the first page again after the last. A row under an expired lease does not move. So a sweep finds every expired
 --    lease, in one call per 1024 pages of the table, and one more.
 --
--- It also makes payments due that were enqueued while the clock was ahead: see make_future_rows_due.
+-- It also makes payments due that were enqueued while the clock was ahead, and unparks what a completion had to leave: see
+-- make_future_rows_due and unpark_requested_rows.
 --
 -- A null p_max_rows reads all due rows. The ledger row has the lost worker and the time of its claim. Each lease is also
 -- listed in the setting symphony.repaired_leases; see end_expired_leases.
@@ -52,6 +53,7 @@ begin
   -- Keeps rail policies constant during the call; see lock_rail_policies.
   lock table payment_rails in row share mode;
   perform make_future_rows_due();
+  perform unpark_requested_rows();
 
   for v_rail in select r.rail_type from payment_rails r order by r.rail_type loop
     select count(*), array_agg(w.row_id) filter (where w.lease_expires_at <= now())

@@ -2,11 +2,12 @@
 --
 -- When a row ends on an ordered rail, the next row of its stream can be claimed. If it is parked, it returns to the
 -- claim order and is due now. Leased successors are skipped, as they may be ending right now; see
--- docs/decisions/0001-ordered-rails.md. No INSERT announces the successor, so an idle relayer is notified here.
+-- docs/decisions/0001-ordered-rails.md. A successor that another session has locked is left to unpark_requested_rows: a producer
+-- that cancels it may keep its transaction open, and no worker waits for a producer. No INSERT announces the successor, so an idle relayer is notified here.
 -- The arrays name the rows that ended on ordered rails. p_capacity_freed says that a rail with max_in_flight has a
 -- free lease again: it needs the same notification, because no INSERT sends one.
 -- rail_type || '' keeps the plan from the index of the claim order.
--- Locks: the successors. For: record_attempts, record_terminal_attempts, quarantine_outbox, release_stream_hold and
+-- Locks: the successors (SKIP LOCKED). For: record_attempts, record_terminal_attempts, quarantine_outbox, release_stream_hold and
 -- apply_rail_policy.
 create or replace function symphony.unpark_successors(p_participants text[], p_rails text[], p_sequence_ids bigint[], p_capacity_freed boolean)
   returns void
@@ -45,12 +46,12 @@ begin
       ) n
     ),
     waiting as (
-      select p.ctid as place
+      select p.outbox_id, p.ctid as place
       from payment_outbox_pending p
       where p.outbox_id = any (array(select s.outbox_id from successors s where s.parked))
         and p.parked
       order by p.outbox_id
-      for no key update
+      for no key update skip locked
     ),
     unparked as (
       update payment_outbox_pending p
@@ -58,6 +59,13 @@ begin
           next_attempt_at = greatest(p.next_attempt_at, now())
       from waiting w
       where p.ctid = w.place
+    ),
+    requested as (
+      insert into payment_unpark_requests (request_id, outbox_id)
+      select uuidv7(), s.outbox_id
+      from successors s
+      where s.parked
+        and s.outbox_id <> all (array(select w.outbox_id from waiting w))
     )
     select exists (select from successors)
     into v_has_successor;

@@ -276,7 +276,8 @@ create table symphony.payment_outbox_attempts (
   constraint payment_outbox_attempts_pkey primary key (outbox_id, attempt_no),
   constraint payment_outbox_attempts_number_in_range check (attempt_no between 1 and 20),
   constraint payment_outbox_attempts_latency_is_positive check (latency_ms >= 0),
-  constraint payment_outbox_attempts_has_a_lease_or_a_confirmation check (claimed_at is not null or confirmation_id is not null)
+  constraint payment_outbox_attempts_without_a_lease_say_why check (
+    claimed_at is not null or confirmation_id is not null or error_code is not distinct from 'CANCELLED')
 ) partition by range (outbox_id);
 
 create unique index payment_outbox_attempts_one_terminal_per_outbox
@@ -289,7 +290,7 @@ create index payment_outbox_attempts_failures
   include (rail_type, error_code)
   where state = 'FAILED';
 
-comment on table symphony.payment_outbox_attempts is 'The ledger: how each lease ended, and each confirmation of the rail. Append-only. Partitioned by time of enqueue.';
+comment on table symphony.payment_outbox_attempts is 'The ledger: how each lease ended, each confirmation of the rail, and each cancellation. Append-only. Partitioned by time of enqueue.';
 comment on column symphony.payment_outbox_attempts.attempt_id is 'UUIDv7 of this ledger row: unique by construction, without an index.';
 comment on column symphony.payment_outbox_attempts.outbox_id is 'The outbox row that was attempted.';
 comment on column symphony.payment_outbox_attempts.instruction_id is 'Its instruction, as it was.';
@@ -300,14 +301,14 @@ comment on column symphony.payment_outbox_attempts.rail_type is 'Its rail, as it
 comment on column symphony.payment_outbox_attempts.payload is 'Its payload, as it was; a tombstone once it has been erased.';
 comment on column symphony.payment_outbox_attempts.attempt_no is 'The last number of this outbox in the ledger plus 1.';
 comment on column symphony.payment_outbox_attempts.state is 'How the attempt ended.';
-comment on column symphony.payment_outbox_attempts.claimed_at is 'When the lease of this attempt was granted; null for a confirmation that ended no lease.';
+comment on column symphony.payment_outbox_attempts.claimed_at is 'When the lease of this attempt was granted; null for a cancellation, and for a confirmation that ended no lease.';
 comment on column symphony.payment_outbox_attempts.completed_at is 'When the outcome was recorded, by the clock, not when its transaction began.';
 comment on column symphony.payment_outbox_attempts.rail_reference is 'The rail''s own reference of the payment.';
 comment on column symphony.payment_outbox_attempts.rail_code is 'The rail''s own code of the outcome.';
 comment on column symphony.payment_outbox_attempts.error_code is 'What went wrong, by a fixed word.';
 comment on column symphony.payment_outbox_attempts.error_message is 'What went wrong, in a sentence without personal data.';
 comment on column symphony.payment_outbox_attempts.latency_ms is 'How long the rail took.';
-comment on column symphony.payment_outbox_attempts.worker_id is 'Worker that held the lease; of a confirmation without a lease, the relayer that received it.';
+comment on column symphony.payment_outbox_attempts.worker_id is 'Worker that held the lease; of a confirmation without a lease, the relayer that received it; of a cancellation, the word cancellation.';
 comment on column symphony.payment_outbox_attempts.created_at is 'When the outbox row was enqueued, as it was.';
 comment on column symphony.payment_outbox_attempts.database_user is 'The login that recorded it: the worker''s, or the one that repaired or took over its lease.';
 comment on column symphony.payment_outbox_attempts.epoch is 'The epoch in which the lease of this attempt was granted, or the confirmation arrived.';
@@ -333,7 +334,7 @@ create table symphony.payment_outbox_operations (
   created_at    timestamptz not null default clock_timestamp(),
   constraint payment_outbox_operations_pkey primary key (operation_id),
   constraint payment_outbox_operations_is_known check (operation in (
-    'REDRIVE', 'RESOLVE', 'REGISTER_RAIL', 'SET_RAIL', 'RETIRE_RAIL', 'PAUSE_RAIL', 'RESUME_RAIL', 'REPAIR', 'MAKE_DUE', 'ERASE',
+    'REDRIVE', 'RESOLVE', 'CANCEL', 'REGISTER_RAIL', 'SET_RAIL', 'RETIRE_RAIL', 'PAUSE_RAIL', 'RESUME_RAIL', 'REPAIR', 'MAKE_DUE', 'ERASE',
     'SET_RETENTION', 'ARCHIVE_PARTITION', 'DROP_PARTITION', 'OPEN_EPOCH', 'RECOVER_EPOCH', 'DECLARE_SAME_ENDPOINT',
     'REVOKE_SAME_ENDPOINT', 'RECONCILE')),
   constraint payment_outbox_operations_resolution_is_known check (resolution in ('PAID', 'NOT_PAID', 'SKIPPED')),
@@ -341,6 +342,7 @@ create table symphony.payment_outbox_operations (
     case operation
       when 'REDRIVE' then num_nulls(outbox_id, new_outbox_id) = 0
       when 'RESOLVE' then num_nulls(outbox_id, resolution) = 0
+      when 'CANCEL' then num_nulls(outbox_id) = 0 and num_nonnulls(new_outbox_id, resolution, policy_before, policy_after) = 0
       when 'ERASE' then num_nulls(outbox_id) = 0 and num_nonnulls(new_outbox_id, resolution, policy_before, policy_after) = 0
       when 'REPAIR' then num_nonnulls(outbox_id, new_outbox_id, resolution, policy_after) = 0
       when 'REVOKE_SAME_ENDPOINT' then policy_before is not null and policy_after is null
@@ -368,15 +370,15 @@ create index payment_outbox_operations_reconciliations
 create index payment_outbox_operations_by_time
   on symphony.payment_outbox_operations (created_at, operation_id);
 
-comment on table symphony.payment_outbox_operations is 'The audit log: redrives, resolutions, repairs, erasures, and changes of rails, endpoints, retention, ledger partitions and epochs, and reconciliations. Append-only.';
+comment on table symphony.payment_outbox_operations is 'The audit log: redrives, resolutions, cancellations, repairs, erasures, and changes of rails, endpoints, retention, ledger partitions and epochs, and reconciliations. Append-only.';
 comment on column symphony.payment_outbox_operations.operation_id is 'UUIDv7 of this operation.';
 comment on column symphony.payment_outbox_operations.operation is 'What was done.';
-comment on column symphony.payment_outbox_operations.outbox_id is 'The terminal failure it was done to, or the outbox whose payload was erased.';
+comment on column symphony.payment_outbox_operations.outbox_id is 'The terminal failure it was done to, the outbox that was cancelled, or the one whose payload was erased.';
 comment on column symphony.payment_outbox_operations.new_outbox_id is 'The outbox that a redrive made.';
 comment on column symphony.payment_outbox_operations.resolution is 'What an operator found out: PAID, NOT_PAID, or SKIPPED for a failure with known outcome that needs no action.';
 comment on column symphony.payment_outbox_operations.rail_type is 'The rail concerned; null where it is about retention, a partition or an epoch.';
-comment on column symphony.payment_outbox_operations.policy_before is 'The policy of the rail, the retention or the epoch before a change; the two endpoints of a declaration that was revoked. Null when a rail was registered.';
-comment on column symphony.payment_outbox_operations.policy_after is 'The policy of the rail, the retention or the epoch after a change; the two endpoints that were declared the same; of a partition: what was archived or dropped; of a reconciliation: its period and counts.';
+comment on column symphony.payment_outbox_operations.policy_before is 'The policy of the rail, the retention or the epoch before a change; the key of a failure that was redriven under another; the two endpoints of a declaration that was revoked. Null when a rail was registered.';
+comment on column symphony.payment_outbox_operations.policy_after is 'The policy of the rail, the retention or the epoch after a change; the two endpoints that were declared the same; of a partition: what was archived or dropped; of a reconciliation: its period and counts; of a redrive under a new key: that key, and whether the payload is new.';
 comment on column symphony.payment_outbox_operations.actor is 'Who did it, in their own words.';
 comment on column symphony.payment_outbox_operations.reason is 'Why they did it.';
 comment on column symphony.payment_outbox_operations.database_user is 'The login that did it.';
@@ -410,6 +412,18 @@ comment on column symphony.payment_endpoint_aliases.same_as is 'Another endpoint
 comment on column symphony.payment_endpoint_aliases.declared_by is 'Who declared it, in their own words.';
 comment on column symphony.payment_endpoint_aliases.reason is 'How they know.';
 comment on column symphony.payment_endpoint_aliases.declared_at is 'When they declared it.';
+
+-- What could not be unparked, because a cancellation had locked the row: rarely a row.
+create table symphony.payment_unpark_requests (
+  request_id uuid not null,
+  outbox_id  uuid not null,
+  constraint payment_unpark_requests_pkey primary key (request_id)
+);
+
+comment on table symphony.payment_unpark_requests is
+  'Parked rows whose predecessor ended while another session had them locked; the next repair unparks them. Written by unpark_successors and apply_rail_policy, emptied by unpark_requested_rows.';
+comment on column symphony.payment_unpark_requests.request_id is 'UUIDv7 of this request.';
+comment on column symphony.payment_unpark_requests.outbox_id is 'The row to unpark.';
 
 -- The leases in flight on rails with max_in_flight. Claims write it under the lock of the rail's row; policy changes and
 -- retirements write it under the lock of payment_rails. A row whose lease is no longer live does not count.

@@ -55,6 +55,10 @@ impl CallContext {
         "symphony_ingest",
         "Run the whole transaction again, with the same idempotency key: if it was committed, that is a replay",
     );
+    pub(super) const CANCEL: Self = Self::new(
+        "symphony_ingest",
+        "Run the whole transaction again: if it was committed, the payment has ended as CANCELLED",
+    );
     pub(super) const PUBLISH: Self = Self::new(
         "symphony_ingest",
         "Check whether the business rows of the same transaction were committed: if so, the event was too",

@@ -16,6 +16,14 @@ pub(super) mod sql {
         select outbox_id, sequence_id, created_at, replayed \
         from symphony.enqueue_payment_outbox_batch($1, $2, $3, $4, $5, $6)";
 
+    pub(in crate::payment) const CANCEL: &str = "\
+        select outbox_id, cancelled_at from symphony.cancel_payment_outbox($1, $2, $3, $4)";
+
+    pub(in crate::payment) const OUTCOME: &str = "\
+        select outbox_id, state, attempts, outcome_unknown, error_code, rail_code, rail_reference, resolution, \
+               created_at, last_attempt_at, next_attempt_at, ended_at \
+        from symphony.payment_outcome($1, $2)";
+
     /// For the rest of the transaction.
     pub(in crate::payment) const SET_TRACEPARENT: &str = "select set_config('symphony.traceparent', $1, true)";
 }

@@ -1,4 +1,4 @@
-//! Enqueues payments over sqlx, with the same calls as [`tokio_postgres`](mod@super::tokio_postgres).
+//! Enqueues and cancels payments over sqlx, and reads their outcome, with the same calls as [`tokio_postgres`](mod@super::tokio_postgres).
 //!
 //! Pass the transaction that writes the business rows (`&mut transaction`): the payment is committed with them or not
 //! at all. No statement stays prepared on the connection, so a pooler in transaction mode may sit in between, as long
@@ -40,16 +40,15 @@
 //! # }
 //! ```
 
-use jiff::Timestamp;
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::types::{Json, Uuid};
 
 use super::instruction::{Columns, sql};
 use super::timestamptz::Timestamptz;
-use super::{Enqueued, Instruction};
+use super::{Cancelled, Enqueued, Instruction, PaymentOutcome, UnknownState};
 use crate::OutboxId;
-use crate::error::{DatabaseError, EnqueueError};
+use crate::error::{CancelError, DatabaseError, EnqueueError};
 
 /// Enqueues one instruction, or returns the outbox row that its idempotency key already has.
 ///
@@ -112,6 +111,70 @@ pub async fn enqueue_batch(
 pub async fn set_traceparent(connection: &mut PgConnection, traceparent: &str) -> Result<(), DatabaseError> {
     sqlx::query(sql::SET_TRACEPARENT).bind(traceparent).persistent(false).execute(connection).await?;
     Ok(())
+}
+
+/// Cancels a payment that was never sent: it ends as `FAILED` with the error code `CANCELLED`, in this transaction.
+///
+/// The audit log keeps the actor and the reason. The idempotency key stays used. The transaction locks the payment until it
+/// ends: no relayer claims it meanwhile, and after a rollback it is due as before.
+///
+/// # Errors
+///
+/// See [`CancelError`]. The transaction has then failed, as after any PostgreSQL error.
+pub async fn cancel(
+    connection: &mut PgConnection,
+    instruction_id: &str,
+    idempotency_key: &str,
+    actor: &str,
+    reason: &str,
+) -> Result<Cancelled, CancelError> {
+    let row = sqlx::query(sql::CANCEL)
+        .bind(instruction_id)
+        .bind(idempotency_key)
+        .bind(actor)
+        .bind(reason)
+        .persistent(false)
+        .fetch_one(connection)
+        .await?;
+    Ok(Cancelled {
+        outbox_id: OutboxId(row.try_get::<Uuid, _>("outbox_id")?),
+        cancelled_at: row.try_get::<Timestamptz, _>("cancelled_at")?.0,
+    })
+}
+
+/// What became of a payment; `None` if no payment of this instruction has this idempotency key.
+///
+/// # Errors
+///
+/// See [`DatabaseError`].
+pub async fn outcome(
+    connection: &mut PgConnection,
+    instruction_id: &str,
+    idempotency_key: &str,
+) -> Result<Option<PaymentOutcome>, DatabaseError> {
+    let row = sqlx::query(sql::OUTCOME)
+        .bind(instruction_id)
+        .bind(idempotency_key)
+        .persistent(false)
+        .fetch_optional(connection)
+        .await?;
+    let Some(row) = row else { return Ok(None) };
+    let time = |column| Ok::<_, sqlx::Error>(row.try_get::<Option<Timestamptz>, _>(column)?.map(|time| time.0));
+    let state: &str = row.try_get("state")?;
+    Ok(Some(PaymentOutcome {
+        outbox_id: OutboxId(row.try_get::<Uuid, _>("outbox_id")?),
+        state: state.parse().map_err(|unknown: UnknownState| sqlx::Error::Decode(unknown.into()))?,
+        attempts: row.try_get("attempts")?,
+        outcome_unknown: row.try_get("outcome_unknown")?,
+        error_code: row.try_get("error_code")?,
+        rail_code: row.try_get("rail_code")?,
+        rail_reference: row.try_get("rail_reference")?,
+        resolution: row.try_get("resolution")?,
+        created_at: row.try_get::<Timestamptz, _>("created_at")?.0,
+        last_attempt_at: time("last_attempt_at")?,
+        next_attempt_at: time("next_attempt_at")?,
+        ended_at: time("ended_at")?,
+    }))
 }
 
 fn enqueued(row: &PgRow) -> Result<Enqueued, EnqueueError> {

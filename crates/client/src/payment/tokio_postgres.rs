@@ -1,4 +1,4 @@
-//! Enqueues payments over tokio-postgres.
+//! Enqueues and cancels payments over tokio-postgres, and reads their outcome.
 //!
 //! Pass the transaction that writes the business rows: the payment is committed with them or not at all. The login
 //! needs the role `symphony_ingest`.
@@ -32,15 +32,14 @@
 //! # }
 //! ```
 
-use tokio_postgres::types::{Json, ToSql, Type};
+use tokio_postgres::types::{FromSql, Json, ToSql, Type, accepts};
 use tokio_postgres::{GenericClient, Row, Statement};
 
 use super::instruction::{Columns, sql};
-use super::{Enqueued, Instruction};
-use crate::error::{DatabaseError, EnqueueError};
+use super::{Cancelled, Enqueued, Instruction, PaymentOutcome, PaymentState};
+use crate::error::{CancelError, DatabaseError, EnqueueError};
 
-const ENQUEUE_TYPES: [Type; 6] =
-    [Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::JSONB, Type::TIMESTAMPTZ];
+const ENQUEUE_TYPES: [Type; 6] = [Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::JSONB, Type::TIMESTAMPTZ];
 const ENQUEUE_BATCH_TYPES: [Type; 6] = [
     Type::TEXT_ARRAY,
     Type::TEXT_ARRAY,
@@ -96,6 +95,64 @@ pub async fn enqueue_batch(
 pub async fn set_traceparent(client: &impl GenericClient, traceparent: &str) -> Result<(), DatabaseError> {
     client.query_typed_one(sql::SET_TRACEPARENT, &[(&traceparent, Type::TEXT)]).await?;
     Ok(())
+}
+
+/// Cancels a payment that was never sent: it ends as `FAILED` with the error code `CANCELLED`, in this transaction.
+///
+/// The audit log keeps the actor and the reason. The idempotency key stays used. The transaction locks the payment until it
+/// ends: no relayer claims it meanwhile, and after a rollback it is due as before.
+///
+/// # Errors
+///
+/// See [`CancelError`]. The transaction has then failed, as after any PostgreSQL error.
+pub async fn cancel(
+    client: &impl GenericClient,
+    instruction_id: &str,
+    idempotency_key: &str,
+    actor: &str,
+    reason: &str,
+) -> Result<Cancelled, CancelError> {
+    let row = client
+        .query_typed_one(
+            sql::CANCEL,
+            &[
+                (&instruction_id, Type::TEXT),
+                (&idempotency_key, Type::TEXT),
+                (&actor, Type::TEXT),
+                (&reason, Type::TEXT),
+            ],
+        )
+        .await?;
+    Ok(Cancelled { outbox_id: row.try_get("outbox_id")?, cancelled_at: row.try_get("cancelled_at")? })
+}
+
+/// What became of a payment; `None` if no payment of this instruction has this idempotency key.
+///
+/// # Errors
+///
+/// See [`DatabaseError`].
+pub async fn outcome(
+    client: &impl GenericClient,
+    instruction_id: &str,
+    idempotency_key: &str,
+) -> Result<Option<PaymentOutcome>, DatabaseError> {
+    let rows =
+        client.query_typed(sql::OUTCOME, &[(&instruction_id, Type::TEXT), (&idempotency_key, Type::TEXT)]).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    Ok(Some(PaymentOutcome {
+        outbox_id: row.try_get("outbox_id")?,
+        state: row.try_get("state")?,
+        attempts: row.try_get("attempts")?,
+        outcome_unknown: row.try_get("outcome_unknown")?,
+        error_code: row.try_get("error_code")?,
+        rail_code: row.try_get("rail_code")?,
+        rail_reference: row.try_get("rail_reference")?,
+        resolution: row.try_get("resolution")?,
+        created_at: row.try_get("created_at")?,
+        last_attempt_at: row.try_get("last_attempt_at")?,
+        next_attempt_at: row.try_get("next_attempt_at")?,
+        ended_at: row.try_get("ended_at")?,
+    }))
 }
 
 /// The enqueue calls as prepared statements of one connection, which the server parses and plans once.
@@ -204,4 +261,12 @@ fn enqueued(row: &Row) -> Result<Enqueued, EnqueueError> {
         created_at: row.try_get("created_at")?,
         replayed: row.try_get("replayed")?,
     })
+}
+
+impl<'a> FromSql<'a> for PaymentState {
+    fn from_sql(of: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(<&str>::from_sql(of, raw)?.parse()?)
+    }
+
+    accepts!(TEXT);
 }

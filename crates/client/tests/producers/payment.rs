@@ -3,8 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use symphony_client::Payload;
-use symphony_client::error::EnqueueError;
-use symphony_client::payment;
+use symphony_client::error::{CancelError, EnqueueError};
+use symphony_client::payment::{self, PaymentState};
 
 use crate::fixture::{Fixture, PAYMENTS, changed, instruction};
 
@@ -122,7 +122,8 @@ async fn a_scheduled_payment_is_not_claimed_before_its_time_and_a_replay_keeps_t
     let client = fixture.login("symphony_ingest").await;
     let hour = Timestamp::now() + SignedDuration::from_hours(1);
     let first = payment::tokio_postgres::enqueue(&client, &instruction(1).not_before(hour)).await.unwrap();
-    let batch = [instruction(2).not_before(hour), instruction(3), instruction(4).not_before(Timestamp::UNIX_EPOCH)];
+    let batch =
+        [instruction(2).not_before(hour), instruction(3), instruction(4).not_before(Timestamp::UNIX_EPOCH)];
     payment::tokio_postgres::enqueue_batch(&client, &batch).await.unwrap();
 
     let scheduled = "select string_agg(instruction_id, ' ' order by sequence_id)
@@ -144,8 +145,8 @@ async fn a_scheduled_payment_is_not_claimed_before_its_time_and_a_replay_keeps_t
 async fn a_time_without_end_or_beyond_a_year_is_refused_and_names_the_argument() {
     let fixture = Fixture::new().await;
     let single = "select symphony.enqueue_payment_outbox('i', 'p', 'k', 'sepa', '{}', $1::text::timestamptz)";
-    let batch = "select symphony.enqueue_payment_outbox_batch(
-                   '{i,j}', '{p,p}', '{k,l}', '{sepa,sepa}', '{{},{}}', array[null, $1::text::timestamptz])";
+    let batch = r#"select symphony.enqueue_payment_outbox_batch(
+                   '{i,j}', '{p,p}', '{k,l}', '{sepa,sepa}', '{"{}","{}"}', array[null, $1::text::timestamptz])"#;
     let year = Timestamp::now() + SignedDuration::from_hours(366 * 24);
     for time in ["infinity", "-infinity", &(year + SignedDuration::from_mins(1)).to_string()] {
         for (call, argument) in [(single, "p_not_before "), (batch, "p_not_before[2] ")] {
@@ -157,7 +158,7 @@ async fn a_time_without_end_or_beyond_a_year_is_refused_and_names_the_argument()
     }
     for times in ["'{}'", "array[[now()], [now()]]", "array[now()]"] {
         let call = format!(
-            "select symphony.enqueue_payment_outbox_batch('{{i,j}}', '{{p,p}}', '{{k,l}}', '{{sepa,sepa}}', '{{{{}},{{}}}}', {times})"
+            "select symphony.enqueue_payment_outbox_batch('{{i,j}}', '{{p,p}}', '{{k,l}}', '{{sepa,sepa}}', '{{\"{{}}\",\"{{}}\"}}', {times})"
         );
         let error = fixture.root.execute(&call, &[]).await.unwrap_err();
         assert_eq!(error.code().unwrap().code(), "P7005", "{call}");
@@ -165,4 +166,74 @@ async fn a_time_without_end_or_beyond_a_year_is_refused_and_names_the_argument()
     assert_eq!(fixture.count(PAYMENTS).await, 0);
     let almost = year - SignedDuration::from_mins(1);
     payment::tokio_postgres::enqueue(&fixture.root, &instruction(1).not_before(almost)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_payment_is_cancelled_with_its_business_row_or_not_at_all_and_its_outcome_says_so() {
+    let fixture = Fixture::new().await;
+    let mut client = fixture.login("symphony_ingest").await;
+    let enqueued = fixture.enqueue(1).await;
+    let (instruction, key) = ("instruction-1", "key-1");
+    for commit in [false, true] {
+        let transaction = client.transaction().await.unwrap();
+        transaction.execute("insert into orders values ('cancelled')", &[]).await.unwrap();
+        let cancelled = payment::tokio_postgres::cancel(&transaction, instruction, key, "shop", "no stock").await;
+        assert_eq!(cancelled.unwrap().outbox_id, enqueued.outbox_id);
+        let state = if commit {
+            transaction.commit().await.unwrap();
+            PaymentState::Failed
+        } else {
+            transaction.rollback().await.unwrap();
+            PaymentState::Pending
+        };
+        let outcome = payment::tokio_postgres::outcome(&client, instruction, key).await.unwrap().unwrap();
+        assert_eq!((outcome.state, outcome.attempts, outcome.outcome_unknown), (state, 0, false));
+        assert_eq!(outcome.ended_at.is_some(), commit);
+        assert_eq!(outcome.next_attempt_at.is_some(), !commit);
+    }
+    let again = payment::tokio_postgres::cancel(&client, instruction, key, "shop", "no stock").await.unwrap_err();
+    assert!(matches!(again, CancelError::Ended(_)), "{again:?}");
+    let unknown = payment::tokio_postgres::cancel(&client, instruction, "key-2", "shop", "no stock").await;
+    assert!(matches!(unknown.unwrap_err(), CancelError::InvalidArgument(_)));
+    assert_eq!(payment::tokio_postgres::outcome(&client, instruction, "key-2").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn an_outcome_follows_a_payment_from_its_lease_to_its_resolution() {
+    let fixture = Fixture::new().await;
+    let client = fixture.login("symphony_ingest").await;
+    fixture.enqueue(1).await;
+    let outcome =
+        async || payment::tokio_postgres::outcome(&client, "instruction-1", "key-1").await.unwrap().unwrap();
+    let claim = "select set_config('test.lease', outbox_id || ' ' || lease_token, false)
+                 from symphony.claim_outbox_batch(1, 'worker', 60)";
+    let complete = |state: &str| {
+        format!(
+            "select symphony.complete_outbox_attempt(split_part(l, ' ', 1)::uuid, split_part(l, ' ', 2)::uuid, 'worker',
+               '{state}', p_rail_code => 'HTTP 504', p_error_code => 'OUTCOME_UNKNOWN',
+               p_retry_delay_seconds => case '{state}' when 'RETRYABLE' then 0 end)
+             from current_setting('test.lease') l"
+        )
+    };
+    fixture.root.batch_execute(claim).await.unwrap();
+    let leased = outcome().await;
+    assert_eq!((leased.state, leased.next_attempt_at), (PaymentState::Pending, None));
+    let refused = payment::tokio_postgres::cancel(&client, "instruction-1", "key-1", "shop", "no stock").await;
+    assert!(matches!(refused.unwrap_err(), CancelError::MayBeSent(_)));
+
+    fixture.root.batch_execute(&complete("RETRYABLE")).await.unwrap();
+    let retry = outcome().await;
+    assert_eq!((retry.state, retry.attempts, retry.outcome_unknown), (PaymentState::Pending, 1, true));
+    assert_eq!(retry.rail_code.as_deref(), Some("HTTP 504"));
+    assert!(retry.last_attempt_at.is_some() && retry.next_attempt_at.is_some());
+
+    fixture.root.batch_execute(claim).await.unwrap();
+    fixture.root.batch_execute(&complete("FAILED")).await.unwrap();
+    let failed = outcome().await;
+    assert_eq!((failed.state, failed.attempts, failed.outcome_unknown), (PaymentState::Failed, 2, true));
+    assert_eq!((failed.resolution, failed.ended_at), (None, failed.last_attempt_at));
+    let resolve = "select symphony.resolve_payment_outbox(outbox_id, 'PAID', 'ada', 'statement')
+                   from symphony.payment_outbox_dlq";
+    fixture.root.batch_execute(resolve).await.unwrap();
+    assert_eq!(outcome().await.resolution.as_deref(), Some("PAID"));
 }

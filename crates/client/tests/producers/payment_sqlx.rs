@@ -1,8 +1,8 @@
 //! What a producer over sqlx may rely on: the same as over tokio-postgres.
 
 use sqlx::{Connection, PgConnection};
-use symphony_client::error::{DatabaseError, EnqueueError};
-use symphony_client::payment;
+use symphony_client::error::{CancelError, DatabaseError, EnqueueError};
+use symphony_client::payment::{self, PaymentState};
 
 use crate::fixture::{Fixture, PAYMENTS, changed, instruction};
 
@@ -80,6 +80,25 @@ async fn a_traceparent_is_kept_beside_what_its_transaction_enqueues() {
     transaction.commit().await.unwrap();
 
     assert_eq!(fixture.count(&format!("{PAYMENTS} where traceparent = '{traceparent}'")).await, 1);
+}
+
+#[tokio::test]
+async fn a_payment_is_cancelled_and_its_outcome_is_the_same_over_both_drivers() {
+    let fixture = Fixture::new().await;
+    let mut connection = fixture.login_sqlx("symphony_ingest").await;
+    let enqueued = payment::sqlx::enqueue(&mut connection, &instruction(1)).await.unwrap();
+    for state in [PaymentState::Pending, PaymentState::Failed] {
+        let outcome = payment::sqlx::outcome(&mut connection, "instruction-1", "key-1").await.unwrap().unwrap();
+        let other = payment::tokio_postgres::outcome(&fixture.root, "instruction-1", "key-1").await.unwrap();
+        assert_eq!((outcome.state, Some(&outcome)), (state, other.as_ref()));
+        let cancelled = payment::sqlx::cancel(&mut connection, "instruction-1", "key-1", "shop", "no stock").await;
+        match (state, cancelled) {
+            (PaymentState::Pending, Ok(cancelled)) => assert_eq!(cancelled.outbox_id, enqueued.outbox_id),
+            (_, Err(CancelError::Ended(_))) => {}
+            (_, other) => panic!("{other:?}"),
+        }
+    }
+    assert!(payment::sqlx::outcome(&mut connection, "instruction-1", "key-2").await.unwrap().is_none());
 }
 
 #[tokio::test]

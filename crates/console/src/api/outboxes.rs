@@ -1,12 +1,13 @@
-//! Payments: search, one outbox with its timeline, its payload, redrive, resolve and erase.
+//! Payments: search, one outbox with its timeline, its payload, redrive, resolve, cancel and erase.
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use symphony_db::OutboxId;
-use symphony_db::payment::operator::{self, Erased, Redriven, Resolved};
+use symphony_db::payment::operator::{self, Cancelled, Erased, Redriven, Resolved};
 use symphony_db::payment::reader::{self, Operation, Outbox, OutboxSearch, TimelineEvent};
 use symphony_db::payment::{OutboxState, Payload, Resolution};
 
@@ -77,6 +78,33 @@ pub(crate) struct OutboxTimeline {
     pub(crate) operations: Vec<Operation>,
 }
 
+/// A redrive, under the same key or as another payment.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RedriveRequest {
+    /// For a payment that the bank has refused: it answers the old key with the same refusal.
+    pub(crate) replacement: Option<Replacement>,
+    /// The operator. The API puts the name of the token in front; required without tokens.
+    #[serde(default)]
+    #[schemars(length(max = 100), regex(pattern = openapi::NO_NUL))]
+    pub(crate) actor: String,
+    /// The reason.
+    #[schemars(length(min = 1, max = 2000), regex(pattern = openapi::NOT_BLANK))]
+    pub(crate) reason: String,
+}
+
+/// What makes a redrive another payment at the bank.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Replacement {
+    /// A new idempotency key.
+    #[schemars(length(min = 1, max = 200), regex(pattern = openapi::NOT_BLANK))]
+    pub(crate) idempotency_key: String,
+    /// Its payload; the old one if left out.
+    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
+    pub(crate) payload: Option<Payload>,
+}
+
 /// A decision about a terminal failure.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -112,10 +140,15 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             "The payload that is sent to the rail.",
             payload,
         ),
-        Endpoint::post::<AuditContext, Redriven, _>(
+        Endpoint::post::<RedriveRequest, Redriven, _>(
             "/outboxes/{outbox_id}/redrive",
-            "Redrive a terminal failure as a new outbox under the same idempotency key.",
+            "Redrive a terminal failure as a new outbox, under the same idempotency key or a new one.",
             redrive,
+        ),
+        Endpoint::post::<AuditContext, Cancelled, _>(
+            "/outboxes/{outbox_id}/cancel",
+            "Cancel a payment that was never sent.",
+            cancel,
         ),
         Endpoint::post::<ResolveRequest, Resolved, _>(
             "/outboxes/{outbox_id}/resolve",
@@ -210,10 +243,50 @@ async fn redrive(
     State(console): State<ConsoleState>,
     caller: Caller,
     PathId(id): PathId<OutboxId>,
-    JsonBody(audit_context): JsonBody<AuditContext>,
+    JsonBody(request): JsonBody<RedriveRequest>,
 ) -> Result<Json<Redriven>, Problem> {
-    let audit = audit_context.for_caller(&caller)?;
-    Ok(Json(console.database.act(async |client| operator::redrive(client, id, audit.as_db()).await).await?))
+    Ok(Json(request.run(&console, &caller, id).await?))
+}
+
+impl RedriveRequest {
+    pub(crate) async fn run(self, console: &Console, caller: &Caller, id: OutboxId) -> Result<Redriven, Problem> {
+        let Self { replacement, actor, reason } = self;
+        let audit = AuditContext { actor, reason }.for_caller(caller)?;
+        let Some(Replacement { idempotency_key: key, payload }) = replacement else {
+            return console.database.act(async |client| operator::redrive(client, id, audit.as_db()).await).await;
+        };
+        let replace =
+            async |client: &_| operator::replace(client, id, &key, payload.as_ref(), audit.as_db()).await;
+        console.database.act(replace).await
+    }
+}
+
+async fn cancel(
+    State(console): State<ConsoleState>,
+    caller: Caller,
+    PathId(id): PathId<OutboxId>,
+    JsonBody(audit_context): JsonBody<AuditContext>,
+) -> Result<Json<Cancelled>, Problem> {
+    Ok(Json(cancel_outbox(&console, &caller, id, audit_context).await?))
+}
+
+/// Cancels the payment of a pending outbox, which is the newest one of its key.
+pub(crate) async fn cancel_outbox(
+    console: &Console,
+    caller: &Caller,
+    id: OutboxId,
+    audit: AuditContext,
+) -> Result<Cancelled, Problem> {
+    let audit = audit.for_caller(caller)?;
+    let found = console.database.read(async |client| reader::outbox(client, id).await).await?;
+    let outbox = found.ok_or_else(not_found)?;
+    if outbox.ended_at.is_some() {
+        return Err(Problem::new(StatusCode::CONFLICT, format!("outbox {id} has ended as {}", outbox.state)));
+    }
+    let cancel = async |client: &_| {
+        operator::cancel(client, &outbox.instruction_id, &outbox.idempotency_key, audit.as_db()).await
+    };
+    console.database.act(cancel).await
 }
 
 async fn resolve(

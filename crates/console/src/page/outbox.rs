@@ -1,4 +1,4 @@
-//! The page of one payment: its state, its timeline, and the forms to resolve, redrive or erase it.
+//! The page of one payment: its state, its timeline, and the forms to cancel, resolve, redrive or erase it.
 
 use askama::Template;
 use axum::extract::State;
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use symphony_db::OutboxId;
 use symphony_db::payment::reader::{Operation, TimelineEvent};
-use symphony_db::payment::{EventKind, OperationKind, OutboxState, Resolution, operator};
+use symphony_db::payment::{EventKind, OperationKind, OutboxState, Payload, Resolution, operator};
 
 use super::form::{CsrfForm, check_confirmation};
 use super::texts::{self, Summary};
@@ -16,6 +16,7 @@ use super::{Layout, PageError, PayloadPage, percent_encode, render};
 use crate::ConsoleState;
 use crate::api::{self, AuditContext, ExportFormat};
 use crate::extract::{PathId, QueryParams};
+use crate::problem::Problem;
 use crate::session::Visitor;
 
 #[derive(Template)]
@@ -43,6 +44,8 @@ struct Page {
     not_paid: bool,
     skippable: bool,
     may_redrive: bool,
+    may_replace: bool,
+    may_cancel: bool,
     erased: Option<String>,
     may_erase: bool,
 }
@@ -65,7 +68,10 @@ pub(super) async fn page(
     let api::OutboxTimeline { outbox, events, operations } =
         api::outbox_timeline(&console, &visitor.caller, id).await?;
     let Summary { tone, headline, next_step, link } = texts::outbox_summary(&outbox);
-    let failed = outbox.state == OutboxState::Failed && outbox.redriven_as.is_none();
+    let cancelled = texts::is_cancelled(&outbox);
+    let failed = outbox.state == OutboxState::Failed && outbox.redriven_as.is_none() && !cancelled;
+    let leased = matches!(outbox.state, OutboxState::Leased | OutboxState::LeaseExpired);
+    let invalid_payload = outbox.error_code.as_deref() == Some("INVALID_PAYLOAD");
     let unknown = outbox.outcome_unknown && outbox.resolution.is_none();
     let has_payload = outbox.payload_erased_at.is_none();
     Ok(render(&Page {
@@ -88,7 +94,10 @@ pub(super) async fn page(
         steps: steps(&events, &operations, outbox.outcome_unknown),
         erased: erasure(&operations),
         may_erase: has_payload
-            && (outbox.state == OutboxState::Dispatched || failed && outbox.resolution.is_some()),
+            && (outbox.state == OutboxState::Dispatched || cancelled || failed && outbox.resolution.is_some()),
+        // The database knows whether it may have been sent, and refuses it then.
+        may_cancel: outbox.ended_at.is_none() && !leased && !outbox.outcome_unknown,
+        may_replace: !outbox.outcome_unknown && (outbox.rail_code.is_some() || invalid_payload),
         unknown,
         may_resolve: failed && matches!(outbox.resolution, None | Some(Resolution::NotPaid)),
         not_paid: outbox.resolution.is_none(),
@@ -133,13 +142,26 @@ pub(super) async fn export(
     Ok(api::timeline_file(&console, id, format).await?)
 }
 
-/// The fields of the forms to redrive and to erase.
+/// The fields of the forms to cancel and to erase.
 #[derive(Deserialize)]
 pub(super) struct ConfirmedForm {
     #[serde(default)]
     actor: String,
     reason: String,
     confirm: String,
+}
+
+/// The fields of the form to redrive.
+#[derive(Deserialize)]
+pub(super) struct RedriveForm {
+    #[serde(default)]
+    actor: String,
+    reason: String,
+    confirm: String,
+    #[serde(default)]
+    idempotency_key: String,
+    #[serde(default)]
+    payload: String,
 }
 
 /// The fields of the resolve form.
@@ -156,12 +178,34 @@ pub(super) async fn redrive(
     State(console): State<ConsoleState>,
     visitor: Visitor,
     PathId(id): PathId<OutboxId>,
+    CsrfForm(form): CsrfForm<RedriveForm>,
+) -> Result<Response, PageError> {
+    check_confirmation(&form.confirm, &id.to_string())?;
+    let given = |field: String| Some(field).filter(|field| !field.trim().is_empty());
+    let payload = given(form.payload).map(|text| serde_json::from_str::<Payload>(&text)).transpose();
+    let payload = payload.map_err(|_| Problem::bad_request("the new payload is not JSON: write an object"))?;
+    let replacement = match (given(form.idempotency_key), payload) {
+        (None, Some(_)) => {
+            let detail = "a new payload needs a new key: a bank answers a known key with its first outcome";
+            return Err(Problem::bad_request(detail).into());
+        }
+        (key, payload) => key.map(|idempotency_key| api::Replacement { idempotency_key, payload }),
+    };
+    let request = api::RedriveRequest { replacement, actor: form.actor, reason: form.reason };
+    let new = request.run(&console, &visitor.caller, id).await?;
+    Ok(Redirect::to(&format!("/outboxes/{}", new.outbox_id)).into_response())
+}
+
+pub(super) async fn cancel(
+    State(console): State<ConsoleState>,
+    visitor: Visitor,
+    PathId(id): PathId<OutboxId>,
     CsrfForm(form): CsrfForm<ConfirmedForm>,
 ) -> Result<Response, PageError> {
     check_confirmation(&form.confirm, &id.to_string())?;
-    let audit = AuditContext { actor: form.actor, reason: form.reason }.for_caller(&visitor.caller)?;
-    let new = console.database.act(async |client| operator::redrive(client, id, audit.as_db()).await).await?;
-    Ok(Redirect::to(&format!("/outboxes/{}", new.outbox_id)).into_response())
+    let audit = AuditContext { actor: form.actor, reason: form.reason };
+    api::cancel_outbox(&console, &visitor.caller, id, audit).await?;
+    Ok(Redirect::to(&format!("/outboxes/{id}")).into_response())
 }
 
 pub(super) async fn resolve(
@@ -197,8 +241,8 @@ fn erasure(operations: &[Operation]) -> Option<String> {
 
 /// The events of an outbox and the operators' actions on it, oldest first, each with the time since the one before.
 fn steps(events: &[TimelineEvent], operations: &[Operation], unknown: bool) -> Vec<Step> {
-    // The audit log says more about a redrive than the event does.
-    let events = events.iter().filter(|event| event.event != EventKind::Redriven);
+    // The audit log says more about these than the events do.
+    let events = events.iter().filter(|event| !matches!(event.event, EventKind::Cancelled | EventKind::Redriven));
     let events = events
         .map(|event| step(event.occurred_at, texts::event_title(event, unknown), texts::event_details(event)));
     let operations = operations.iter().map(|operation| {

@@ -4,6 +4,7 @@ use symphony_db::payment::OutboxState;
 use symphony_db::payment::reader::Outbox;
 
 use super::percent_encode;
+use super::texts::is_cancelled;
 use super::time::Moment;
 
 /// The row.
@@ -25,6 +26,7 @@ pub(super) struct OutboxRow {
 
 impl From<Outbox> for OutboxRow {
     fn from(outbox: Outbox) -> Self {
+        let tone = if is_cancelled(&outbox) { "wait" } else { tone(outbox.state, outbox.outcome_unknown) };
         Self {
             id: outbox.outbox_id.to_string(),
             participant_path: format!("/participants/{}", percent_encode(&outbox.participant_id)),
@@ -34,7 +36,7 @@ impl From<Outbox> for OutboxRow {
             key: outbox.idempotency_key,
             rail: outbox.rail_type,
             state: outbox.state.as_str(),
-            tone: tone(outbox.state, outbox.outcome_unknown),
+            tone,
             attempts: outbox.attempts,
             created: Moment::of(outbox.created_at),
             ended: outbox.ended_at.map(Moment::of).unwrap_or_default(),

@@ -106,10 +106,22 @@ pub(super) fn outbox_summary(outbox: &Outbox) -> Summary {
     }
 }
 
+/// Whether it ended by a cancellation: it was never sent, and is no failure.
+pub(super) fn is_cancelled(outbox: &Outbox) -> bool {
+    outbox.state == OutboxState::Failed && outbox.error_code.as_deref() == Some("CANCELLED")
+}
+
 fn failed_summary(outbox: &Outbox) -> Summary {
     if let Some(other) = outbox.redriven_as {
         return Summary::new("retry", "It failed and was redriven.", "It continues as another outbox.")
             .with_link(format!("/outboxes/{other}"), "Open it.");
+    }
+    if is_cancelled(outbox) {
+        return Summary::new(
+            "wait",
+            "Cancelled before it was sent.",
+            "Nothing to do. Enqueue a new instruction if it is to be paid after all.",
+        );
     }
     match outbox.resolution {
         Some(Resolution::Paid) => {
@@ -241,6 +253,7 @@ pub(super) fn event_title(event: &TimelineEvent, outcome_unknown: bool) -> (&'st
             Some(AttemptState::Dispatched) => ("ok", "Confirmed by the bank: executed".to_owned()),
             _ => ("bad", "Confirmed by the bank: refused".to_owned()),
         },
+        EventKind::Cancelled => ("wait", "Cancelled before it was sent".to_owned()),
         EventKind::Redriven => ("retry", "Redriven as another outbox".to_owned()),
     }
 }
@@ -262,7 +275,11 @@ pub(super) fn event_details(event: &TimelineEvent) -> String {
 /// The tone and the title of an operator's action on a payment's timeline.
 pub(super) fn operation_title(operation: &Operation) -> (&'static str, String) {
     match (operation.operation, operation.resolution) {
+        (OperationKind::Redrive, _) if operation.policy_after.is_some() => {
+            ("retry", "Redriven by an operator under a new key".to_owned())
+        }
         (OperationKind::Redrive, _) => ("retry", "Redriven by an operator".to_owned()),
+        (OperationKind::Cancel, _) => ("wait", "Cancelled before it was sent".to_owned()),
         (OperationKind::Erase, _) => ("wait", "Payload erased".to_owned()),
         (_, Some(Resolution::Paid)) => ("ok", "Resolved as PAID".to_owned()),
         (_, Some(resolution)) => ("wait", format!("Resolved as {resolution}")),

@@ -1,4 +1,4 @@
-//! The calls of an operator: redrive, resolve, erase payloads, and manage rails. The audit log keeps the actor and reason of each.
+//! The calls of an operator: redrive, resolve, cancel, erase payloads, and manage rails. The audit log keeps the actor and reason of each.
 //!
 //! The login needs the role `symphony_operator`. Each call is one transaction, unless the caller opened one.
 
@@ -8,12 +8,14 @@ use tokio_postgres::GenericClient;
 use tokio_postgres::types::{Json, Type};
 use uuid::Uuid;
 
-use super::{Rail, RailPolicy, Resolution, rail};
+use super::{Payload, Rail, RailPolicy, Resolution, rail};
 use crate::OutboxId;
 use crate::error::OperateError;
 
 const REDRIVE: &str = "\
-    select outbox_id, sequence_id, created_at from symphony.redrive_payment_outbox($1, $2, $3)";
+    select outbox_id, sequence_id, created_at from symphony.redrive_payment_outbox($1, $2, $3, $4, $5)";
+const CANCEL: &str = "\
+    select outbox_id, cancelled_at from symphony.cancel_payment_outbox($1, $2, $3, $4)";
 const RESOLVE: &str = "\
     select operation_id, resolved_at from symphony.resolve_payment_outbox($1, $2, $3, $4)";
 const ERASE: &str = "\
@@ -77,6 +79,16 @@ pub struct Redriven {
     pub created_at: Timestamp,
 }
 
+/// A cancelled payment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct Cancelled {
+    /// Its outbox.
+    pub outbox_id: OutboxId,
+    /// When it was cancelled.
+    pub cancelled_at: Timestamp,
+}
+
 /// A recorded resolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
@@ -132,10 +144,44 @@ pub async fn redrive(
     outbox_id: OutboxId,
     audit: AuditContext<'_>,
 ) -> Result<Redriven, OperateError> {
+    redrive_as(client, outbox_id, None, None, audit).await
+}
+
+/// Redrives a payment that the bank has refused as another payment there: under a new idempotency key, with a new payload
+/// if one is given.
+///
+/// # Errors
+///
+/// See [`OperateError`]. Only a dead letter that the ledger knows to be unpaid is admitted: one with the bank's own code or
+/// with `INVALID_PAYLOAD`, without an unknown outcome in its history.
+pub async fn replace(
+    client: &impl GenericClient,
+    outbox_id: OutboxId,
+    idempotency_key: &str,
+    payload: Option<&Payload>,
+    audit: AuditContext<'_>,
+) -> Result<Redriven, OperateError> {
+    redrive_as(client, outbox_id, Some(idempotency_key), payload, audit).await
+}
+
+async fn redrive_as(
+    client: &impl GenericClient,
+    outbox_id: OutboxId,
+    idempotency_key: Option<&str>,
+    payload: Option<&Payload>,
+    audit: AuditContext<'_>,
+) -> Result<Redriven, OperateError> {
+    let payload = payload.map(Json);
     let row = client
         .query_typed_one(
             REDRIVE,
-            &[(&outbox_id.0, Type::UUID), (&audit.actor, Type::TEXT), (&audit.reason, Type::TEXT)],
+            &[
+                (&outbox_id.0, Type::UUID),
+                (&audit.actor, Type::TEXT),
+                (&audit.reason, Type::TEXT),
+                (&idempotency_key, Type::TEXT),
+                (&payload, Type::JSONB),
+            ],
         )
         .await?;
     Ok(Redriven {
@@ -143,6 +189,32 @@ pub async fn redrive(
         sequence_id: row.try_get("sequence_id")?,
         created_at: row.try_get("created_at")?,
     })
+}
+
+/// Cancels a payment that was never sent.
+///
+/// # Errors
+///
+/// See [`OperateError`]. A payment that has ended, is leased, or may have been sent is
+/// [`InvalidState`](OperateError::InvalidState).
+pub async fn cancel(
+    client: &impl GenericClient,
+    instruction_id: &str,
+    idempotency_key: &str,
+    audit: AuditContext<'_>,
+) -> Result<Cancelled, OperateError> {
+    let row = client
+        .query_typed_one(
+            CANCEL,
+            &[
+                (&instruction_id, Type::TEXT),
+                (&idempotency_key, Type::TEXT),
+                (&audit.actor, Type::TEXT),
+                (&audit.reason, Type::TEXT),
+            ],
+        )
+        .await?;
+    Ok(Cancelled { outbox_id: row.try_get("outbox_id")?, cancelled_at: row.try_get("cancelled_at")? })
 }
 
 /// Records an operator's resolution of a dead letter.

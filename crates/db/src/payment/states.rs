@@ -91,6 +91,8 @@ text_enum! {
         LeaseExpiredRepaired = "LEASE_EXPIRED_REPAIRED",
         /// The rail reported the outcome by itself, in a callback.
         Confirmed = "CONFIRMED",
+        /// It was cancelled before it was sent.
+        Cancelled = "CANCELLED",
         /// An operator redrove it as a new outbox.
         Redriven = "REDRIVEN",
     }
@@ -152,6 +154,8 @@ text_enum! {
         Redrive = "REDRIVE",
         /// Resolved a dead letter.
         Resolve = "RESOLVE",
+        /// Cancelled a payment that was never sent.
+        Cancel = "CANCEL",
         /// Registered a rail.
         RegisterRail = "REGISTER_RAIL",
         /// Changed the policy of a rail.

@@ -48,12 +48,16 @@ async fn a_repair_makes_no_scheduled_payment_due_before_its_time_however_the_clo
     let executor = fixture.login("symphony_executor").await;
     // Enqueued while the clock was an hour ahead: for a time that had passed by that clock and has not passed by this one,
     // for one that has passed by both, and for one beyond both.
-    for (name, not_before) in [("soon", "30 minutes"), ("past", "-30 minutes"), ("later", "2 hours")] {
-        let ahead = "insert into symphony.payment_outbox_pending
+    for (name, not_before, ahead) in [
+        ("soon", "30 minutes", "61 minutes"),
+        ("past", "-30 minutes", "62 minutes"),
+        ("later", "2 hours", "63 minutes"),
+    ] {
+        let insert = "insert into symphony.payment_outbox_pending
                        (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at, created_at, not_before)
-                     select symphony.uuidv7_lower_bound(t.at), $1, $1, 1, $1, 'sepa', '{}', greatest(t.at, t.not_before), t.at, t.not_before
-                     from (select now() + interval '1 hour' as at, now() + $2::text::interval as not_before) t";
-        fixture.root.execute(ahead, &[&name, &not_before]).await.unwrap();
+                     select symphony.uuidv7_lower_bound(t.at), t.name, t.name, 1, t.name, 'sepa', '{}', greatest(t.at, t.not_before), t.at, t.not_before
+                     from (select now() + $3::text::interval as at, now() + $2::text::interval as not_before, $1::text as name) t";
+        fixture.root.execute(insert, &[&name, &not_before, &ahead]).await.unwrap();
     }
     enqueue_ahead(&fixture, "fresh").await;
     // Enqueued by a clock that was right, in the same second as the rows above.
@@ -65,11 +69,10 @@ async fn a_repair_makes_no_scheduled_payment_due_before_its_time_however_the_clo
     }
     let names: BTreeSet<_> = fixture.claim().await.into_iter().map(|claimed| claimed.instruction_id).collect();
     assert_eq!(names, BTreeSet::from(["fresh".to_owned(), "past".to_owned()]));
-    let wait = "select extract(epoch from next_attempt_at - now())::int
+    let wait = "select round(extract(epoch from next_attempt_at - now()) / 60)::int
                 from symphony.payment_outbox_pending where lease_token is null order by next_attempt_at";
-    let waits: Vec<i32> =
-        fixture.root.query(wait, &[]).await.unwrap().iter().map(|row| row.get::<_, i32>(0) / 60).collect();
-    assert_eq!(waits, [29, 59, 119], "each waits for its own time");
+    let waits: Vec<i32> = fixture.root.query(wait, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+    assert_eq!(waits, [30, 60, 120], "each waits for its own time");
 }
 
 #[tokio::test]

@@ -12,7 +12,9 @@ pub(super) const ROLES: [&str; 6] = [
     "symphony_auth",
 ];
 
-const ENQUEUE: [&str; 4] = [
+const ENQUEUE: [&str; 6] = [
+    "symphony.payment_outcome",
+    "symphony.cancel_payment_outbox",
     "symphony.enqueue_payment_outbox",
     "symphony.enqueue_payment_outbox_batch",
     "symphony.create_metadata_entry",
@@ -67,7 +69,8 @@ const EXECUTE: [&str; 47] = [
     "m10_recovery.claim_outbox_events",
     "m10_recovery.complete_outbox_event",
 ];
-const OPERATE: [&str; 21] = [
+const OPERATE: [&str; 22] = [
+    "symphony.cancel_payment_outbox",
     "symphony.reconcile_bank_export",
     "symphony.declare_same_endpoint",
     "symphony.revoke_same_endpoint",
@@ -93,8 +96,9 @@ const OPERATE: [&str; 21] = [
 /// For every role but symphony_auth.
 const FIND: [&str; 1] = ["symphony.find_metadata_by_entity"];
 /// Read-only functions without payloads.
-const READ: [&str; 25] = [
+const READ: [&str; 26] = [
     "symphony.count_refused_confirmations",
+    "symphony.payment_outcome",
     "symphony.audit_export_end",
     "symphony.is_open_orphan",
     "symphony.count_open_orphans",

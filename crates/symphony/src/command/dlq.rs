@@ -63,9 +63,11 @@ enum Action {
     },
     /// Redrive a dead letter, or all that match, each as a new outbox under the same idempotency key
     ///
+    /// A bank answers a known key with its first outcome. With --new-key a payment that it refused becomes another payment there.
     /// A filter never matches an unknown outcome: the payment may have been made. Resolve those first, one by one.
     #[command(after_help = with_examples(
         "  symphony dlq redrive 0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f --actor ana --reason 'account was corrected'\n  \
+         symphony dlq redrive 0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f --new-key order-4711/payout/2 --payload '{…}' --actor ana --reason 'new IBAN'\n  \
          symphony dlq redrive --rail sepa --rail-code AC04 --dry-run\n  \
          symphony dlq redrive --rail sepa --rail-code AC04 --expect 12 --actor ana --reason 'accounts were corrected'",
     ))]

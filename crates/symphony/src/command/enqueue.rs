@@ -101,21 +101,28 @@ fn traceparent(text: &str) -> Result<Context, &'static str> {
 
 impl Source {
     fn read(self) -> Result<Payload, Failure> {
-        let text = match (self.payload, self.payload_file) {
-            (Some(text), _) => text,
-            (None, Some(path)) if path.as_os_str() == "-" => bounded(io::stdin().lock(), "stdin")?,
-            (None, Some(path)) => {
-                let name = path.display().to_string();
-                bounded(open(&path)?, &name)?
-            }
-            (None, None) => return Err(Failure::usage("give --payload or --payload-file")),
-        };
-        serde_json::from_str(&text).map_err(|error| {
-            // The position, but not the text: payloads are never printed.
-            Failure::usage(format!("the payload is not JSON: line {}, column {}", error.line(), error.column()))
-                .hint("write a JSON object, such as '{\"amount\":\"12.50\"}'")
-        })
+        read_payload(self.payload, self.payload_file)?
+            .ok_or_else(|| Failure::usage("give --payload or --payload-file"))
     }
+}
+
+/// The payload of an argument or of a file, if one is given.
+pub(super) fn read_payload(text: Option<String>, file: Option<PathBuf>) -> Result<Option<Payload>, Failure> {
+    let text = match (text, file) {
+        (Some(text), _) => text,
+        (None, Some(path)) if path.as_os_str() == "-" => bounded(io::stdin().lock(), "stdin")?,
+        (None, Some(path)) => {
+            let name = path.display().to_string();
+            bounded(open(&path)?, &name)?
+        }
+        (None, None) => return Ok(None),
+    };
+    let payload = serde_json::from_str(&text).map_err(|error| {
+        // The position, but not the text: payloads are never printed.
+        Failure::usage(format!("the payload is not JSON: line {}, column {}", error.line(), error.column()))
+            .hint("write a JSON object, such as '{\"amount\":\"12.50\"}'")
+    })?;
+    Ok(Some(payload))
 }
 
 fn open(path: &Path) -> Result<File, Failure> {

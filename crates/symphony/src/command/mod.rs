@@ -12,6 +12,7 @@ mod bank_process;
 mod bench;
 #[cfg(feature = "dev-tools")]
 mod broker_sink;
+mod cancel;
 mod completions;
 #[cfg(feature = "dev-tools")]
 mod demo;
@@ -22,6 +23,7 @@ mod inspect;
 mod install;
 mod maintain;
 mod man;
+mod outcome;
 #[cfg(feature = "dev-tools")]
 mod prove;
 mod rail;
@@ -59,6 +61,8 @@ enum Command {
     #[cfg(feature = "dev-tools")]
     Prove(prove::Arguments),
     Enqueue(enqueue::Arguments),
+    Cancel(cancel::Arguments),
+    Outcome(outcome::Arguments),
     Inspect(inspect::Arguments),
     Status(status::Arguments),
     Rail(rail::Arguments),
@@ -100,6 +104,8 @@ impl Cli {
             #[cfg(feature = "dev-tools")]
             Command::Prove(arguments) => arguments.run(&database).await,
             Command::Enqueue(arguments) => arguments.run(&database).await,
+            Command::Cancel(arguments) => arguments.run(&database).await,
+            Command::Outcome(arguments) => arguments.run(&database).await,
             Command::Inspect(arguments) => arguments.run(&database).await,
             Command::Status(arguments) => arguments.run(&database).await,
             Command::Rail(arguments) => arguments.run(&database).await,

@@ -57,6 +57,43 @@ async fn every_action_is_recorded_with_operator_and_reason() {
 }
 
 #[tokio::test]
+async fn an_operator_cancels_what_was_not_sent_and_gives_a_refused_payment_a_new_key() {
+    let fixture = Fixture::new().await;
+    let failed = fixture.failed(1).await;
+    let console = fixture.console(&[("duty", &["operate"]), ("reader", &["read"])]).await;
+    let redrive = format!("/outboxes/{failed}/redrive");
+    let request = |more: Value| {
+        let mut body = json!({ "actor": "ana", "reason": "a new IBAN" });
+        body.as_object_mut().unwrap().append(&mut more.as_object().unwrap().clone());
+        body
+    };
+    for replacement in [json!({ "payload": {} }), json!({ "idempotency_key": " " })] {
+        console.post("duty", &redrive, &request(json!({ "replacement": replacement }))).await.refused(400);
+    }
+    // The fixture's failure has no code of the bank.
+    let unproven = console
+        .post("duty", &redrive, &request(json!({ "replacement": { "idempotency_key": "new" } })))
+        .await
+        .refused(409);
+    assert!(unproven.contains("no code of the bank"), "{unproven}");
+    let same_key = console.post("duty", &redrive, &request(json!({}))).await.is(200).json();
+
+    let cancel = format!("/outboxes/{}/cancel", same_key["outbox_id"].as_str().unwrap());
+    console.post("reader", &cancel, &request(json!({}))).await.refused(403);
+    let cancelled = console.post("duty", &cancel, &request(json!({}))).await.is(200).json();
+    assert_eq!(cancelled["outbox_id"], same_key["outbox_id"]);
+    let again = console.post("duty", &cancel, &request(json!({}))).await.refused(409);
+    assert!(again.contains("has ended as FAILED"), "{again}");
+    let nowhere = "/outboxes/0193f1c2-6f0e-7cc3-98c4-dc0c0c07398f/cancel";
+    console.post("duty", nowhere, &request(json!({}))).await.refused(404);
+
+    let seen = console.get("reader", &format!("/outboxes/{}", same_key["outbox_id"].as_str().unwrap())).await;
+    assert_eq!((&seen["outbox"]["error_code"], &seen["outbox"]["attempts"]), (&"CANCELLED".into(), &0.into()));
+    assert_eq!(seen["events"].as_array().unwrap().len(), 2, "{seen}");
+    assert!(!seen.to_string().contains("ana"), "the scope read sees no operator: {seen}");
+}
+
+#[tokio::test]
 async fn a_payload_is_erased_once_by_an_operator_and_the_audit_log_says_why() {
     let fixture = Fixture::new().await;
     let (dispatched, failed) = (fixture.dispatched(1).await, fixture.failed(2).await);

@@ -2,6 +2,7 @@
 //!
 //! # Layout
 //! - [`bulk_redrive`]: bulk redrive, and the export of the audit log
+//! - [`cancellation`]: what a producer does after the enqueue, and a redrive under a new key
 //! - [`epoch`]: `symphony recover`
 //! - [`erasure`]: `symphony erase`
 //! - [`late_commit`]: exports, and transactions that are open while they run
@@ -12,6 +13,7 @@
 )]
 
 mod bulk_redrive;
+mod cancellation;
 mod epoch;
 mod erasure;
 mod late_commit;

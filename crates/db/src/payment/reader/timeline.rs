@@ -50,7 +50,7 @@ pub struct TimelineEvent {
     pub attempt_no: Option<i32>,
     /// The state in which the attempt ended.
     pub state: Option<AttemptState>,
-    /// The worker; for a redrive, the operator.
+    /// The worker; for a redrive, the operator; none for a cancellation.
     pub worker_id: Option<String>,
     /// The rail's own reference for the payment.
     pub rail_reference: Option<String>,

@@ -1,5 +1,7 @@
 //! `symphony dlq redrive`: one dead letter, or all that match a filter if their number is as expected.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 use symphony_db::OutboxId;
 use symphony_db::error::OperateError;
@@ -8,6 +10,7 @@ use symphony_db::payment::reader::{self, DeadLetterFilter};
 use tokio_postgres::Client;
 
 use super::{Filter, or_not_found};
+use crate::command::enqueue::read_payload;
 use crate::{
     failure::{ExitStatus, Failure},
     output::OutputFormat,
@@ -26,6 +29,15 @@ pub(super) struct Arguments {
         conflicts_with_all = ["rail", "error_code", "rail_code", "dry_run", "expect"],
     )]
     outbox_id: Option<OutboxId>,
+    /// New idempotency key, for a payment that the bank refused: it answers the old key with the same refusal
+    #[arg(long, value_name = "KEY", requires = "outbox_id")]
+    new_key: Option<String>,
+    /// New payload under the new key: a JSON object
+    #[arg(long, value_name = "JSON", requires = "new_key", conflicts_with = "payload_file")]
+    payload: Option<String>,
+    /// Read the new payload from a file, or from stdin with -
+    #[arg(long, value_name = "FILE", requires = "new_key")]
+    payload_file: Option<PathBuf>,
     #[command(flatten)]
     filter: Filter,
     /// Count the matches and change nothing
@@ -81,7 +93,14 @@ impl Arguments {
     }
 
     async fn redrive_one(&self, client: &Client, outbox_id: OutboxId) -> Result<ExitStatus, Failure> {
-        let redriven = operator::redrive(client, outbox_id, self.audit_context()).await;
+        let audit = self.audit_context();
+        let redriven = match &self.new_key {
+            None => operator::redrive(client, outbox_id, audit).await,
+            Some(key) => {
+                let payload = read_payload(self.payload.clone(), self.payload_file.clone())?;
+                operator::replace(client, outbox_id, key, payload.as_ref(), audit).await
+            }
+        };
         let redriven = or_not_found(client, outbox_id, redriven).await?;
         self.format.print(&redriven, || {
             format!("redriven as outbox {}, sequence {}", redriven.outbox_id, redriven.sequence_id)

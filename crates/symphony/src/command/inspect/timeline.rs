@@ -26,8 +26,10 @@ pub(crate) fn text(history: &InstructionHistory) -> String {
             plain(&first.rail_type)
         );
         let mut lines = Lines { text: &mut text, last: None };
-        // Operations come after the terminal state, and the audit log says more about a redrive than the event does.
-        for event in events.iter().filter(|event| event.event != EventKind::Redriven) {
+        // Operations come after the terminal state, and the audit log says more about them than the events do.
+        for event in
+            events.iter().filter(|event| !matches!(event.event, EventKind::Cancelled | EventKind::Redriven))
+        {
             lines.push(event.occurred_at, &describe_event(event));
         }
         for operation in history.operations.iter().filter(|done| done.outbox_id == Some(first.outbox_id)) {
@@ -93,7 +95,7 @@ fn describe_event(event: &TimelineEvent) -> String {
         EventKind::LeaseExpiredRepaired => {
             format!("{}: the lease of {worker} expired, {attempt}{}", state(event), outcome(event))
         }
-        EventKind::Redriven => String::new(),
+        EventKind::Cancelled | EventKind::Redriven => String::new(),
     }
 }
 
@@ -124,13 +126,22 @@ fn outcome(event: &TimelineEvent) -> String {
 
 fn describe_operation(operation: &Operation) -> String {
     let what = match (operation.operation, operation.resolution, operation.new_outbox_id) {
-        (OperationKind::Redrive, _, Some(new)) => format!("REDRIVEN as {new}"),
+        (OperationKind::Redrive, _, Some(new)) => format!("REDRIVEN as {new}{}", new_key(operation)),
+        (OperationKind::Cancel, _, _) => "CANCELLED before it was sent".to_owned(),
         (OperationKind::Resolve, Some(resolution), _) => format!("RESOLVED as {resolution}"),
         (OperationKind::Erase, _, _) => "PAYLOAD ERASED".to_owned(),
         (other, _, _) => other.to_string(),
     };
     let Operation { actor, database_user, reason, .. } = operation;
     format!("{what} by {} (login {}): {}", plain(actor), plain(database_user), plain(reason))
+}
+
+/// The key that a redrive gave the payment, if it is another.
+fn new_key(operation: &Operation) -> String {
+    let Some(after) = &operation.policy_after else { return String::new() };
+    let key = after["idempotency_key"].as_str().map(plain).unwrap_or_default();
+    let payload = if after["payload_replaced"] == true { " and a new payload" } else { "" };
+    format!(" under the new key {key}{payload}")
 }
 
 fn describe_pending(pending: &Pending) -> String {
