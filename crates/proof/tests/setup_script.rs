@@ -134,7 +134,7 @@ fn every_pin_has_a_version_and_a_hash() {
         "docs.txt",
         "duckdb.txt",
         "nats.txt",
-        "node-with-npm.txt",
+        "node.txt",
         "postgres.txt",
         "schemathesis.txt",
     ];

@@ -25,7 +25,11 @@
 //! The other destinations:
 //! - `webhook`: what the sink and the store share; `cloudevents`: the sink; `store`: the store
 //! - `otlp`: batches of spans to a collector
+//!
+//! For banks and adapters:
+//! - [`adapter_check`]: the conformance suite of the protocol
 
+pub mod adapter_check;
 mod address;
 mod body;
 mod callback;
@@ -186,10 +190,15 @@ impl HttpRail {
         Ok(request)
     }
 
-    fn payment_request(&self, payment: &Payment, token: Option<&Token>) -> Result<Request, Invalid> {
+    /// The request of a payment without its key and credentials.
+    fn unfinished_request(&self, payment: &Payment) -> Result<Request, Invalid> {
         let mut request = self.shape.payment_request(self.target.url(), payment)?;
         request.headers_mut().insert(SEQUENCE_HEADER, payment.sequence_id.into());
-        self.finish(request, &payment.idempotency_key, token)
+        Ok(request)
+    }
+
+    fn payment_request(&self, payment: &Payment, token: Option<&Token>) -> Result<Request, Invalid> {
+        self.finish(self.unfinished_request(payment)?, &payment.idempotency_key, token)
     }
 
     fn inquiry_request(

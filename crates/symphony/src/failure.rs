@@ -107,6 +107,11 @@ impl Failure {
         Self { code, ..Self::new("interrupted; everything that this run had created was removed") }
     }
 
+    /// Gives it the exit code of an invalid argument or setting.
+    pub(crate) fn into_usage(self) -> Self {
+        Self { code: USAGE, ..self }
+    }
+
     /// Replaces the message.
     pub(crate) fn with_message(mut self, message: impl Into<String>) -> Self {
         self.message = message.into();

@@ -1,4 +1,5 @@
-//! Finds installed programs that tests run: Chromium, schemathesis, DuckDB and the checks of bank formats.
+//! Finds installed programs that tests run: Chromium, schemathesis, DuckDB, the checks of bank formats, Node.js and
+//! Python.
 
 use std::env;
 use std::fmt;
@@ -19,6 +20,10 @@ pub enum Tool {
     BankFormats,
     /// DuckDB, as the program of `scripts/setup`, which runs one statement.
     DuckDb,
+    /// Node.js that runs TypeScript.
+    Node,
+    /// Python 3.
+    Python,
 }
 
 /// The program was not found.
@@ -51,6 +56,9 @@ pub fn find(tool: Tool) -> Result<PathBuf, ToolNotFound> {
         Tool::Schemathesis => (&["schemathesis"], "--schemathesis", "SYMPHONY_SCHEMATHESIS"),
         Tool::BankFormats => (&["bank-formats"], "--bank-formats", "SYMPHONY_BANK_FORMATS"),
         Tool::DuckDb => (&["duckdb"], "--duckdb", "SYMPHONY_DUCKDB"),
+        Tool::Node => (&["node"], "--node", "SYMPHONY_NODE"),
+        // scripts/setup itself needs it.
+        Tool::Python => (&["python3"], "--duckdb", "SYMPHONY_PYTHON"),
     };
     if let Some(named) = env::var_os(setting).filter(|named| !named.is_empty()) {
         return Ok(named.into());

@@ -16,9 +16,9 @@ use super::signature::{self, Signer};
 use crate::config::SettingError;
 use crate::secret::{self, OneOrMany, Secret, SecretSource};
 
-const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
-const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
-const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+pub(super) const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+pub(super) const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+pub(super) const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// Headers that the settings cannot set, because this crate or the HTTP client sets them.
 const RESERVED_HEADERS: [&str; 15] = [
@@ -101,12 +101,7 @@ impl Credentials {
         }
         if !loaded.signer.is_empty() {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-            let no_header = |_| invalid("the message id must be a valid header value");
-            headers.insert(WEBHOOK_ID, HeaderValue::from_str(id).map_err(no_header)?);
-            headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(now));
-            let mut signature = HeaderValue::from_str(&loaded.signer.sign(id, now, &body)).map_err(no_header)?;
-            signature.set_sensitive(true);
-            headers.insert(WEBHOOK_SIGNATURE, signature);
+            sign(&loaded.signer, headers, id, now, &body)?;
         }
         if let Some(signer) = &loaded.http_signer {
             signer.sign(request).map_err(|message| Invalid { message })?;
@@ -114,10 +109,30 @@ impl Credentials {
         Ok(())
     }
 
+    /// Whether requests have the signature of webhooks.
+    pub(super) fn is_signed(&self) -> bool {
+        !self.0.current().signer.is_empty()
+    }
+
+    /// Signs as a webhook of this time, in seconds since 1970.
+    pub(super) fn sign(&self, headers: &mut HeaderMap, id: &str, at: u64, body: &[u8]) -> Result<(), Invalid> {
+        sign(&self.0.current().signer, headers, id, at, body)
+    }
+
     #[cfg(test)]
     pub(super) fn headers(&self) -> HeaderMap {
         self.0.current().headers.clone()
     }
+}
+
+fn sign(signer: &Signer, headers: &mut HeaderMap, id: &str, at: u64, body: &[u8]) -> Result<(), Invalid> {
+    let invalid = |_| Invalid { message: "the message id must be a valid header value".to_owned() };
+    headers.insert(WEBHOOK_ID, HeaderValue::from_str(id).map_err(invalid)?);
+    headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(at));
+    let mut signature = HeaderValue::from_str(&signer.sign(id, at, body)).map_err(invalid)?;
+    signature.set_sensitive(true);
+    headers.insert(WEBHOOK_SIGNATURE, signature);
+    Ok(())
 }
 
 fn load(settings: &CredentialSources, reserved: impl Fn(&HeaderName) -> bool) -> Result<Loaded, SettingError> {

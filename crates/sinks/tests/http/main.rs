@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod access_tokens;
+mod adapter_description;
 mod addresses;
 mod ambiguous_answers;
 mod bank;

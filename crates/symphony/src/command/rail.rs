@@ -1,5 +1,6 @@
 //! `symphony rail`: lists and changes rails and their policies.
 
+mod check;
 mod preview;
 
 use std::str::FromStr;
@@ -19,9 +20,10 @@ use crate::{
     table::Table,
 };
 
-/// List, register, change, pause, resume and retire rails, and make their payments due
+/// List, register, change, pause, resume and retire rails, make their payments due, and check an adapter
 ///
-/// list and endpoints need a login with the role symphony_readonly; the other commands need symphony_operator.
+/// list and endpoints need a login with the role symphony_readonly, check and preview need no database; the other commands need
+/// symphony_operator.
 #[derive(clap::Args)]
 #[command(after_help = with_examples(
     "  symphony rail list\n  \
@@ -32,7 +34,19 @@ use crate::{
 ))]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    action: Action,
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    #[command(flatten)]
+    OnDatabase(Action),
+    Check(check::Arguments),
+    /// Show the request that a rail of the settings would send for a payload, without its secrets; sends nothing
+    #[command(after_help = with_examples(
+        "  symphony rail preview sepa --config symphony.toml --payload payment.json",
+    ))]
+    Preview(preview::Arguments),
 }
 
 #[derive(clap::Subcommand)]
@@ -140,11 +154,6 @@ enum Action {
         #[command(flatten)]
         format: OutputFormat,
     },
-    /// Show the request that a rail of the settings would send for a payload, without its secrets; sends nothing
-    #[command(after_help = with_examples(
-        "  symphony rail preview sepa --config symphony.toml --payload payment.json",
-    ))]
-    Preview(preview::Arguments),
     /// Resume a paused rail
     #[command(after_help = with_examples("  symphony rail resume sepa --actor ana --reason 'the bank is back'"))]
     Resume {
@@ -240,13 +249,13 @@ impl From<Policy> for RailPolicy {
 
 impl Arguments {
     pub(crate) async fn run(self, database: &Database) -> Result<ExitStatus, Failure> {
-        if let Action::Preview(arguments) = self.action {
-            return arguments.run();
-        }
+        let action = match self.command {
+            Command::Check(arguments) => return arguments.run().await,
+            Command::Preview(arguments) => return arguments.run(),
+            Command::OnDatabase(action) => action,
+        };
         let client = database.connect().await?;
-        let (format, rail) = match self.action {
-            // It needs no database.
-            Action::Preview(_) => return Ok(ExitStatus::Success),
+        let (format, rail) = match action {
             Action::List { all, format } => {
                 let mut rails = reader::rails(&client).await?;
                 rails.retain(|rail| all || rail.is_registered());
