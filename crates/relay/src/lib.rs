@@ -6,6 +6,7 @@
 //!
 //! | to find… | look in… |
 //! | --- | --- |
+//! | a relayer in your own process, and its startup checks | [`relayer`] |
 //! | how to write a rail, a sink or a store | [`rail`], [`sink`], [`store`] |
 //! | the loop: claim, dispatch, complete, renew, repair, release | [`engine`], then `engine/state.rs` |
 //! | what the engine does with the result of a dispatch or call | `engine/results.rs` |
@@ -55,6 +56,7 @@ pub mod metadata;
 pub mod metrics;
 pub mod payment;
 pub mod rail;
+pub mod relayer;
 mod renewal;
 mod retention;
 pub mod session_pool;
@@ -69,4 +71,5 @@ pub mod wake;
 
 pub use engine::{Engine, Summary};
 pub use lane::Lane;
+pub use relayer::Relayer;
 pub use settings::Settings;

@@ -1,10 +1,21 @@
 //! The test harness: test databases, servers, processes, fault proxies and sample data, for tests, proofs, the demo and
 //! the benchmarks.
 //!
+//! # For your own tests
+//!
+//! Four modules are meant for services that enqueue and for programs that run a relayer:
+//!
+//! - [`test_database`]: a database with Symphony installed, one for each test
+//! - [`scripted_rail`]: a rail that fails on demand
+//! - [`time_travel`]: makes leases expire and payments due, so that no test waits
+//! - [`wait`]: waits for a condition, with a timeout
+//!
+//! `docs/your-own-rail.md` shows a test with them. The others may change with every version.
+//!
 //! # Layout
 //!
 //! - [`postgres`]: a private PostgreSQL that can crash, restart, have a standby and fail over
-//! - [`test_database`]: a database with Symphony installed, one for each test
+//! - [`test_database`], [`scripted_rail`], [`time_travel`], [`wait`]: see above
 //! - [`bulk_rows`]: large tables for plans and benchmarks
 //! - [`epoch`]: a server that seems to have been promoted
 //! - [`ledger_partitions`]: a ledger of many weeks
@@ -20,8 +31,7 @@
 //! - [`reconciliation`]: compares the outbox with the records of the bank, broker or store
 //! - [`seeded_rng`]: random numbers that a seed repeats
 //! - [`shop`]: the sample shop of the demo
-//! - [`tool`]: finds Chromium and schemathesis
-//! - [`wait`]: waits for a condition, with a timeout
+//! - [`tool`]: finds Chromium, schemathesis and the interpreters of the reference adapters
 //! - `account`, `address`, `cache`, `folder`, `port`: shared by the servers
 
 mod account;
@@ -43,8 +53,10 @@ pub mod prometheus;
 pub mod protocol;
 pub mod proxy;
 pub mod reconciliation;
+pub mod scripted_rail;
 pub mod seeded_rng;
 pub mod shop;
 pub mod test_database;
+pub mod time_travel;
 pub mod tool;
 pub mod wait;
