@@ -16,6 +16,9 @@ const FORGED_SECRET: &str = "whsec_c3ltcGhvbnktY2hlY2stZm9yZ2VkLXNlY3JldA==";
 /// Twice what the scheme tolerates.
 const SKEW_SECONDS: u64 = 600;
 
+/// Changes a request after it was signed.
+type Change = fn(&Suite, &mut Request) -> Result<(), String>;
+
 const GROUP: &str = "signatures";
 const REFUSED: &str = "HTTP 401 or 403, and nothing is executed";
 const ADVICE: &str = "check the signature over webhook-id, webhook-timestamp and the raw body before anything else, and answer 401. \
@@ -116,11 +119,7 @@ pub(super) async fn run(suite: &Suite, report: &mut Report) {
 }
 
 /// Sends a payment whose request was changed; fails unless it was refused and not executed.
-async fn refuses(
-    suite: &Suite,
-    name: &str,
-    change: impl Fn(&Suite, &mut Request) -> Result<(), String>,
-) -> Result<String, String> {
+async fn refuses(suite: &Suite, name: &str, change: Change) -> Result<String, String> {
     let payment = suite.payment(name);
     let mut request = suite.request(&payment).await?;
     change(suite, &mut request)?;
@@ -206,8 +205,7 @@ async fn rotated(suite: &Suite) -> Result<String, String> {
 async fn inquiry_forged(suite: &Suite) -> Result<String, String> {
     let payment = suite.payment("inquiry-forged");
     suite.pay_for_reference(&payment).await?;
-    let changes: [(&str, fn(&Suite, &mut Request) -> Result<(), String>); 2] =
-        [("signed by another secret", forge), ("unsigned", remove)];
+    let changes: [(&str, Change); 2] = [("signed by another secret", forge), ("unsigned", remove)];
     for (what, change) in changes {
         let mut request = suite.inquiry_request(&payment).await?;
         change(suite, &mut request)?;
