@@ -28,10 +28,10 @@ pub enum Tool {
 
 /// The program was not found.
 #[derive(thiserror::Error)]
-#[error("found no {program}: run `scripts/setup {option}`, or set {setting} to the program")]
+#[error("found no {program}: {advice}, or set {setting} to the program")]
 pub struct ToolNotFound {
     program: &'static str,
-    option: &'static str,
+    advice: &'static str,
     setting: &'static str,
 }
 
@@ -48,17 +48,16 @@ impl fmt::Debug for ToolNotFound {
 /// # Errors
 /// When none of them has it.
 pub fn find(tool: Tool) -> Result<PathBuf, ToolNotFound> {
-    let (names, option, setting): (&[&'static str], _, _) = match tool {
+    let (names, advice, setting): (&[&'static str], _, _) = match tool {
         Tool::Chromium => {
             let names = &["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
-            (names, "--browser", "SYMPHONY_CHROMIUM")
+            (names, "run `scripts/setup --browser`", "SYMPHONY_CHROMIUM")
         }
-        Tool::Schemathesis => (&["schemathesis"], "--schemathesis", "SYMPHONY_SCHEMATHESIS"),
-        Tool::BankFormats => (&["bank-formats"], "--bank-formats", "SYMPHONY_BANK_FORMATS"),
-        Tool::DuckDb => (&["duckdb"], "--duckdb", "SYMPHONY_DUCKDB"),
-        Tool::Node => (&["node"], "--node", "SYMPHONY_NODE"),
-        // scripts/setup itself needs it.
-        Tool::Python => (&["python3"], "--duckdb", "SYMPHONY_PYTHON"),
+        Tool::Schemathesis => (&["schemathesis"], "run `scripts/setup --schemathesis`", "SYMPHONY_SCHEMATHESIS"),
+        Tool::BankFormats => (&["bank-formats"], "run `scripts/setup --bank-formats`", "SYMPHONY_BANK_FORMATS"),
+        Tool::DuckDb => (&["duckdb"], "run `scripts/setup --duckdb`", "SYMPHONY_DUCKDB"),
+        Tool::Node => (&["node"], "run `scripts/setup --node`", "SYMPHONY_NODE"),
+        Tool::Python => (&["python3"], "install it (on Debian: apt-get install python3)", "SYMPHONY_PYTHON"),
     };
     if let Some(named) = env::var_os(setting).filter(|named| !named.is_empty()) {
         return Ok(named.into());
@@ -68,7 +67,7 @@ pub fn find(tool: Tool) -> Result<PathBuf, ToolNotFound> {
     folders.extend(USUAL_FOLDERS.map(PathBuf::from));
     folders.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
     let mut files = folders.iter().flat_map(|folder| names.iter().map(|name| folder.join(name)));
-    files.find(|file| file.is_file()).ok_or(ToolNotFound { program, option, setting })
+    files.find(|file| file.is_file()).ok_or(ToolNotFound { program, advice, setting })
 }
 
 #[cfg(test)]
@@ -77,7 +76,11 @@ mod tests {
 
     #[test]
     fn finding_nothing_says_what_to_do_next() {
-        let error = ToolNotFound { program: "chromium", option: "--browser", setting: "SYMPHONY_CHROMIUM" };
+        let error = ToolNotFound {
+            program: "chromium",
+            advice: "run `scripts/setup --browser`",
+            setting: "SYMPHONY_CHROMIUM",
+        };
         let output = format!("{error:?}");
         assert!(output.contains("scripts/setup --browser") && output.contains("SYMPHONY_CHROMIUM"), "{output}");
     }
