@@ -40,6 +40,8 @@ fn wrong_arguments_are_refused_with_what_to_do() {
         (vec![url, "--payload-file", &list], "must hold a JSON object"),
         (vec![url, "--payload-file", &float], "the rail would not send it"),
         (vec![url, "--config", &config, "--rail", "sepia"], "has no section [rails.sepia]"),
+        // Its credentials would be sent in the clear.
+        (vec!["http://127.0.0.1:1/pay", "--config", &config, "--rail", "sepa"], "must be https://"),
     ];
     let of_files = of_files.into_iter().map(|(arguments, says)| (arguments, says.to_owned()));
     for (arguments, says) in cases.into_iter().chain(of_files) {
@@ -72,7 +74,7 @@ async fn the_section_of_a_rail_gives_credentials_and_limits() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("symphony.toml");
     let section = format!(
-        "[rails.sepa]\nkind = 'http'\nurl = 'https://production.example/pay'\nslots = 4\nmax_bytes = 2000\nsecret_file = '{}'\n",
+        "[rails.sepa]\nkind = 'http'\nurl = 'https://production.example/pay'\nallow_http = true\nslots = 4\nmax_bytes = 2000\nsecret_file = '{}'\n",
         adapter.file("secret")
     );
     std::fs::write(&config, section).unwrap();

@@ -125,8 +125,11 @@ impl Arguments {
             .unwrap_or_else(|| format!("{}/{{idempotency_key}}", self.url.trim_end_matches('/')));
         settings.insert("url".to_owned(), self.url.clone().into());
         settings.insert("inquiry_url".to_owned(), inquiry_url.into());
-        // The user named this URL a moment ago: it may be a server of the own machine.
-        settings.insert("allow_http".to_owned(), true.into());
+        // The user named this URL a moment ago: it may be a server of the own machine. Credentials of a section are sent in the clear
+        // only if the section says so.
+        if self.config.is_none() {
+            settings.insert("allow_http".to_owned(), true.into());
+        }
         settings.insert("allow_private".to_owned(), Value::Array(vec!["0.0.0.0/0".into(), "::/0".into()]));
         // The adapter may close connections as it likes: each request has its own.
         settings.remove("idle_timeout");
