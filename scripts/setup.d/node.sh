@@ -1,5 +1,5 @@
-# Installs Node.js with npm, which runs an adapter in TypeScript and the tests of clients/typescript: from PyPI, pinned in
-# scripts/pins/node.txt. Debian's is too old: from 22.18 on Node runs TypeScript as it is.
+# Installs Node.js with npm, which runs an adapter in TypeScript and the tests of clients/typescript: from PyPI, pinned
+# in scripts/pins/node.txt. Debian's is too old: from 22.18 on Node runs TypeScript as it is.
 
 # Prints the npm that belongs to the Node $1: the one beside it, or the system's.
 npm_of() {

@@ -234,8 +234,8 @@ impl RelayerBuilder {
         if rails.is_empty() {
             return Ok(None);
         }
-        let mut lane = PaymentLane::new(Arc::clone(target), worker.clone(), self.lease, rails)
-            .with_fence(Arc::clone(fence));
+        let mut lane =
+            PaymentLane::new(Arc::clone(target), worker.clone(), self.lease, rails).with_fence(Arc::clone(fence));
         if let Some(history) = self.history.take() {
             lane = lane.with_history(history);
         }

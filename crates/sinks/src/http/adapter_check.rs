@@ -18,6 +18,8 @@ mod report;
 mod signatures;
 mod suite;
 
+use std::time::Duration;
+
 use symphony_db::payment::Payload;
 
 use super::settings::Settings;
@@ -39,6 +41,8 @@ pub struct TestPayments {
     pub refused: Option<Payload>,
     /// How many requests with one key are sent at once.
     pub parallel: usize,
+    /// The most time from HTTP 202 until an inquiry says what became of the payment.
+    pub confirm_within: Duration,
 }
 
 /// A suite that is ready to run.

@@ -227,6 +227,29 @@ mod tests {
     }
 
     #[test]
+    fn each_described_callback_has_the_class_that_the_description_says() {
+        let description: serde_json::Value =
+            serde_json::from_str(include_str!("../../../../docs/adapter-openapi.json")).unwrap();
+        let request = &description["webhooks"]["paymentOutcome"]["post"]["requestBody"];
+        let examples = request["content"]["application/json"]["examples"].as_object().unwrap();
+        assert_eq!(examples.len(), 3);
+        let reader = build("", SECRET).unwrap();
+        for example in examples.values() {
+            let body = example["value"].to_string();
+            let callback = read(&reader, &signed("m1", NOW, &body), &body).unwrap();
+            let class = match callback.outcome {
+                CallbackOutcome::Executed(_) => "executed",
+                CallbackOutcome::Refused { .. } => "refused",
+                CallbackOutcome::Pending => "pending",
+            };
+            assert_eq!(
+                (class, callback.idempotency_key.as_str()),
+                (example["x-symphony-class"].as_str().unwrap(), "9f1c-invoice-4711")
+            );
+        }
+    }
+
+    #[test]
     fn a_forged_callback_is_refused_before_its_body_is_parsed() {
         let reader = build("", SECRET).unwrap();
         let body = "{";

@@ -121,7 +121,11 @@ const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "another amount ends the payment",
-        edits: &[("return self.answer(409,", "return self.answer(422 if stored != content else 409,")],
+        // A code that names the key would be an unknown outcome.
+        edits: &[
+            ("return self.answer(409,", "return self.answer(422 if stored != content else 409,"),
+            ("\"KEY_REUSED\"", "\"OTHER_CONTENT\""),
+        ],
         found_by: &["another amount under a known key is refused as unknown"],
     },
     Defect {

@@ -17,7 +17,7 @@ const REPEATED: Check = Check {
     group: "idempotency",
     name: "a repeated payment gets its first answer",
     tried: "the same payment again, signed anew",
-    expected: "HTTP 200 or 201, with the reference of the first answer",
+    expected: "HTTP 200 or 201, with the reference of the first answer, or HTTP 202 and an inquiry that has it",
     advice: "store the key with its outcome before you answer, and answer a known key from there",
 };
 
@@ -45,7 +45,7 @@ const OTHER_AMOUNT: Check = Check {
     tried: "a second payment under a key that was paid, with another amount",
     expected: "HTTP 409 (unknown outcome); the inquiry still has the first reference",
     advice: "compare the payload with the stored one and answer 409. A success would record a payment that was not made; 400 and \
-             422 would record one that was made as FAILED",
+             422 would record one that was made as FAILED, unless their code names the key",
 };
 
 const OTHER_SEQUENCE: Check = Check {

@@ -7,8 +7,9 @@ const EXECUTED: Check = Check {
     group: "payments",
     name: "a payment is executed",
     tried: "POST of a payment under a new key",
-    expected: "HTTP 200 or 201 with a JSON object that has a reference",
+    expected: "HTTP 200 or 201 with a JSON object that has a reference, or HTTP 202 and soon an inquiry that has one",
     advice: "answer 201 {\"status\":\"EXECUTED\",\"reference\":\"…\"}. A payload of your own: --payload-file. \
+             More time after HTTP 202: --confirm-within. \
              Credentials and another mapping of codes: --config and --rail",
 };
 

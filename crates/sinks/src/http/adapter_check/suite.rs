@@ -4,20 +4,24 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use reqwest::header::HeaderName;
 use reqwest::{Body, Request};
 use serde_json::{Map, Value};
 use symphony_db::payment::{Payload, RailAnswer};
 use symphony_relay::rail::{Answer, Inquiry, Invalid, Payment};
+use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::TestPayments;
 use crate::http::HttpRail;
 use crate::http::client::SendError;
-use crate::http::credentials::Credentials;
+use crate::http::credentials::{Credentials, WEBHOOK_ID};
 use crate::http::oauth::Token;
 
 /// The participant of every test payment.
 const PARTICIPANT: &str = "symphony-check";
+/// The pause between inquiries about a payment that was accepted and is not decided yet.
+const CONFIRM_EVERY: Duration = Duration::from_millis(200);
 
 /// The rail, the test payments, and what was measured.
 pub(super) struct Suite {
@@ -127,20 +131,54 @@ impl Suite {
         }
     }
 
-    /// Sends a request that was changed, or not, and classifies the response as the rail does.
+    /// Sends a request that was changed, or not, and classifies the response as the rail does. If the adapter accepts the payment,
+    /// waits for its decision.
     pub(super) async fn send(&self, request: Request) -> Reply {
         let what = format!("{} {}", request.method(), request.url());
+        let key = self.key_of(&request);
         let began = Instant::now();
         match self.rail.client.send(request).await {
             Ok(response) => {
                 self.measured(began);
-                let answer = self.rail.outcome_table.answer(&response, &self.rail.inquiry_table);
+                let answer = match self.rail.outcome_table.answer(&response, &self.rail.inquiry_table) {
+                    Answer::AwaitingConfirmation(rail) => self.decision(key, rail).await,
+                    other => other,
+                };
                 Reply { status: Some(response.status), answer }
             }
             Err(SendError::NotSent(why)) => Reply::none(format!("nothing was sent: {why}")),
             Err(SendError::MayHaveBeenSent(why)) => {
                 self.unanswered(&what, &why);
                 Reply::none(why)
+            }
+        }
+    }
+
+    /// The key that an adapter must go by: the signed one, if requests are signed.
+    fn key_of(&self, request: &Request) -> String {
+        let header = |name: &HeaderName| request.headers().get(name)?.to_str().ok();
+        header(&WEBHOOK_ID).or_else(|| header(&self.rail.idempotency_header)).unwrap_or_default().to_owned()
+    }
+
+    /// What an inquiry says of an accepted payment, once it is decided.
+    async fn decision(&self, key: String, accepted: RailAnswer) -> Answer {
+        let payment = Payment { idempotency_key: key, ..self.payment("accepted") };
+        let began = Instant::now();
+        loop {
+            let inquiry = self.inquire(&payment).await;
+            match inquiry {
+                Inquiry::Executed(rail) => return Answer::Executed(rail),
+                Inquiry::Refused { reason, rail } => return Answer::Refused { reason, rail },
+                Inquiry::Pending { .. } | Inquiry::NoAnswer { .. }
+                    if began.elapsed() < self.payments.confirm_within =>
+                {
+                    sleep(CONFIRM_EVERY).await;
+                }
+                undecided => {
+                    let (after, said) = (began.elapsed(), said(&undecided));
+                    let message = format!("accepted, with an inquiry after {after:.1?} that says: {said}");
+                    return Answer::Unknown { message, rail: accepted, row_only: false };
+                }
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::json;
 use symphony_client::Payload;
@@ -17,6 +18,8 @@ use crate::{
     shutdown_signals::ShutdownSignals,
 };
 
+/// The largest value of `--confirm-within`: dozens of checks may wait for it.
+const MAX_CONFIRM_WITHIN: Duration = Duration::from_secs(600);
 /// What is paid by default: the adapters in examples/ take it.
 const PAYLOAD: &str =
     r#"{"amount": "0.01", "currency": "EUR", "destination": {"iban": "DE89370400440532013000"}}"#;
@@ -68,6 +71,9 @@ pub(super) struct Arguments {
     /// The most time for an answer, as 500ms or 10s; the default is that of the rail's settings, else 30s
     #[arg(long, value_name = "DURATION")]
     timeout: Option<String>,
+    /// The most time from HTTP 202 until an inquiry says what became of the payment
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    confirm_within: Duration,
     #[command(flatten)]
     format: OutputFormat,
 }
@@ -84,6 +90,7 @@ impl Arguments {
             },
             refused: self.refused_payload_file.as_deref().map(payload).transpose()?,
             parallel: self.parallel.into(),
+            confirm_within: self.confirm_within,
         };
         let run = payments.run.clone();
         let check = AdapterCheck::build(settings, payments)
@@ -148,6 +155,11 @@ impl Arguments {
         }
         Ok(settings)
     }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = symphony_sinks::parse_duration(text).filter(|parsed| *parsed <= MAX_CONFIRM_WITHIN);
+    parsed.ok_or_else(|| "must be a duration of at most 10m, such as 500ms or 30s".to_owned())
 }
 
 /// The section of a rail in a relayer's settings.
