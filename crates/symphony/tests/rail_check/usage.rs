@@ -85,3 +85,42 @@ async fn the_section_of_a_rail_gives_credentials_and_limits() {
     assert!(!ran.stdout.contains("production.example"), "{}", ran.all());
     assert!(ran.stdout.contains("0 failed, 1 skipped"), "{}", ran.all());
 }
+
+/// Makes the reference adapter give out access tokens, and refuse requests without one.
+fn wants_tokens(source: &str) -> String {
+    let refuses = "        if self.headers.get(\"authorization\") != \"Bearer token-1\":\n            \
+                   return self.answer(401, {\"code\": \"NO_TOKEN\"})\n";
+    let grants = "        if self.path == \"/token\":\n            \
+                  self.rfile.read(int(self.headers[\"content-length\"]))\n            \
+                  return self.answer(200, {\"access_token\": \"token-1\", \"token_type\": \"Bearer\"})\n";
+    source
+        .replace("def do_POST(self):\n", &format!("def do_POST(self):\n{grants}{refuses}"))
+        .replace("def do_GET(self):\n", &format!("def do_GET(self):\n{refuses}"))
+}
+
+#[tokio::test]
+async fn requests_carry_the_access_token_of_the_section() {
+    let adapter = Adapter::start_source(Language::Python, &wants_tokens(&Language::Python.source())).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let section = format!(
+        "[rails.sepa]\nkind = 'http'\nurl = 'https://production.example/pay'\nallow_http = true\nsecret_file = '{}'\n",
+        adapter.file("secret")
+    );
+    let oauth = format!(
+        "oauth = {{ token_url = '{}', client_id = 'symphony', client_secret_file = '{}' }}\n",
+        adapter.url.replace("/payments", "/token"),
+        file("client-secret", "hidden")
+    );
+    let run = |config: &str| {
+        symphony(NO_DATABASE, &["rail", "check", &adapter.url, "--config", config, "--rail", "sepa", "--yes"])
+    };
+    let with_token = run(&file("with.toml", &format!("{section}{oauth}"))).exits(0);
+    assert!(with_token.stdout.contains("0 failed, 1 skipped"), "{}", with_token.all());
+    let without = run(&file("without.toml", &section)).exits(1);
+    assert!(without.stdout.contains("HTTP 401"), "{}", without.all());
+}
