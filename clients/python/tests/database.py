@@ -72,9 +72,10 @@ class Database:
         assert row is not None
         return row[0]
 
-    def payment(self, column: str, participant: str) -> Any:
-        """A column of the only payment of a participant."""
-        return self.value(f"select {column} from symphony.payment_outbox_pending where participant_id = %s", participant)
+    def payment(self, column: str, participant: str, *arguments: str) -> Any:
+        """A column of the only payment of a participant. The arguments are those of the column."""
+        query = f"select {column} from symphony.payment_outbox_pending where participant_id = %s"
+        return self.value(query, *arguments, participant)
 
     def counts(self, test: str) -> tuple[int, int, int, int]:
         """How many orders, payments, events and metadata entries a test has committed."""

@@ -4,6 +4,7 @@ import functools
 import unittest
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -220,6 +221,18 @@ class Calls(unittest.TestCase):
         self.assertTrue(again.replayed)
         for column in ("instruction_id", "participant_id", "idempotency_key"):
             self.assertEqual(self.database.payment(column, text), text)
+
+    @over_the_driver
+    async def test_a_scheduled_payment_keeps_its_time(self) -> None:
+        time = datetime.now(timezone(timedelta(hours=2))) + timedelta(days=1)
+        scheduled = replace(self.instruction(1), not_before=time)
+        await self.do(self.ingest, "enqueue", scheduled)
+        await self.do(self.ingest, "enqueue_batch", [self.instruction(2), replace(self.instruction(3), not_before=time)])
+        due = self.database.payment("array_agg(next_attempt_at = %s order by sequence_id)", self.own, str(time))
+        self.assertEqual(due, [True, False, True])
+        naive = replace(scheduled, not_before=time.replace(tzinfo=None))
+        error = await self.refused(InvalidArgument, "enqueue", naive)
+        self.assertEqual(error.message, "not_before must have a time zone, such as datetime.timezone.utc")
 
     @over_the_driver
     async def test_a_traceparent_is_kept_beside_what_its_transaction_enqueues(self) -> None:

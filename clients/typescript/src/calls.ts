@@ -21,6 +21,8 @@ export interface Instruction {
   railType: string;
   /** The JSON object that the rail receives. */
   payload: Payload;
+  /** Do not dispatch it before this time. */
+  notBefore?: Date | undefined;
 }
 
 /** The outbox row of an instruction. */
@@ -65,21 +67,23 @@ const COLUMNS = `outbox_id::text as outbox, sequence_id::text as sequence, repla
 const ENQUEUE = `select ${COLUMNS}
 from symphony.enqueue_payment_outbox(
   p_instruction_id => $1::text, p_participant_id => $2::text, p_idempotency_key => $3::text,
-  p_rail_type => $4::text, p_payload => $5::text::jsonb)`;
+  p_rail_type => $4::text, p_payload => $5::text::jsonb, p_not_before => nullif($6::text, '')::timestamptz)`;
 
-// One parameter, because drivers write arrays differently: a JSON array with an array of five for each instruction.
+// One parameter, because drivers write arrays differently: a JSON array with an array of six for each instruction.
 const ENQUEUE_BATCH = `select ${COLUMNS}
 from (
   select array_agg(i.line ->> 0 order by i.place) as instruction_ids,
          array_agg(i.line ->> 1 order by i.place) as participant_ids,
          array_agg(i.line ->> 2 order by i.place) as idempotency_keys,
          array_agg(i.line ->> 3 order by i.place) as rail_types,
-         array_agg(i.line -> 4 order by i.place) as payloads
+         array_agg(i.line -> 4 order by i.place) as payloads,
+         array_agg(nullif(i.line ->> 5, '')::timestamptz order by i.place) as not_befores
   from jsonb_array_elements($1::text::jsonb) with ordinality as i (line, place)
 ) a
 cross join lateral symphony.enqueue_payment_outbox_batch(
   p_instruction_ids => a.instruction_ids, p_participant_ids => a.participant_ids,
-  p_idempotency_keys => a.idempotency_keys, p_rail_types => a.rail_types, p_payloads => a.payloads)
+  p_idempotency_keys => a.idempotency_keys, p_rail_types => a.rail_types, p_payloads => a.payloads,
+  p_not_befores => a.not_befores)
 order by "position"`;
 
 const SET_TRACEPARENT = "select set_config('symphony.traceparent', $1::text, true)";
@@ -105,6 +109,7 @@ export async function enqueue(connection: Queryable, instruction: Instruction): 
   const rows = await run(connection, ENQUEUE, [
     ...namesOf("", instruction),
     encode("payload", instruction.payload),
+    time("notBefore", instruction.notBefore),
   ]);
   return enqueued(rows[0] as Row);
 }
@@ -116,8 +121,10 @@ export async function enqueue(connection: Queryable, instruction: Instruction): 
  */
 export async function enqueueBatch(connection: Queryable, instructions: readonly Instruction[]): Promise<Enqueued[]> {
   const lines = instructions.map((instruction, place) => {
-    const names = namesOf(`instructions[${place}].`, instruction).map((name) => JSON.stringify(name));
-    return `[${names.join()},${encode(`instructions[${place}].payload`, instruction.payload)}]`;
+    const where = `instructions[${place}].`;
+    const names = namesOf(where, instruction).map((name) => JSON.stringify(name));
+    const notBefore = JSON.stringify(time(`${where}notBefore`, instruction.notBefore));
+    return `[${names.join()},${encode(`${where}payload`, instruction.payload)},${notBefore}]`;
   });
   const rows = await run(connection, ENQUEUE_BATCH, [`[${lines.join()}]`]);
   return rows.map(enqueued);
@@ -187,6 +194,13 @@ function enqueued(row: Row): Enqueued {
 function namesOf(where: string, instruction: Instruction): string[] {
   const names = ["instructionId", "participantId", "idempotencyKey", "railType"] as const;
   return names.map((name) => text(where + name, instruction[name]));
+}
+
+/** The time as a text; empty if there is none. */
+function time(name: string, value: Date | undefined): string {
+  if (value === undefined) return "";
+  if (Number.isNaN(value.getTime())) throw new InvalidArgumentError({ message: `${name} is an invalid Date` });
+  return value.toISOString();
 }
 
 /** Refuses what drivers treat differently. PostgreSQL checks the rest. */

@@ -182,6 +182,18 @@ function scenarios(driver: Driver): void {
     assert.equal(again?.replayed, true);
   });
 
+  test("a scheduled payment keeps its time", async () => {
+    const notBefore = new Date(Date.now() + 86_400_000);
+    const scheduled = (number: number) => instruction("scheduled", number, { notBefore });
+    await inTransaction(({ queryable }) => enqueue(queryable, scheduled(1)));
+    await inTransaction(({ queryable }) => enqueueBatch(queryable, [instruction("scheduled", 2), scheduled(3)]));
+    const due = await payment(`array_agg(next_attempt_at = '${notBefore.toISOString()}' order by sequence_id)`, "scheduled");
+    assert.deepEqual(due, [true, false, true]);
+    const invalid = instruction("scheduled", 4, { notBefore: new Date("no time") });
+    const error = await thrown(client.InvalidArgumentError, inTransaction(({ queryable }) => enqueue(queryable, invalid)));
+    assert.equal(error.message, "notBefore is an invalid Date");
+  });
+
   test("a traceparent is kept beside what its transaction enqueues", async () => {
     const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     await inTransaction(async ({ queryable }) => {

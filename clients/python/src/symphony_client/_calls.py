@@ -6,6 +6,7 @@ encode the payload a second time. Arguments have the names of the SQL functions.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from ._payload import encode
 from ._types import Enqueued, Entry, Event, Instruction
 from .errors import InvalidArgument
 
-Argument = str | list[str]
+Argument = str | list[str | None] | None
 Row = Sequence[Any]
 T = TypeVar("T")
 
@@ -31,13 +32,13 @@ _ENQUEUE = """\
 select outbox_id, sequence_id, created_at, replayed
 from symphony.enqueue_payment_outbox(
   p_instruction_id => $1::text, p_participant_id => $2::text, p_idempotency_key => $3::text,
-  p_rail_type => $4::text, p_payload => $5::text::jsonb)"""
+  p_rail_type => $4::text, p_payload => $5::text::jsonb, p_not_before => $6::text::timestamptz)"""
 
 _ENQUEUE_BATCH = """\
 select outbox_id, sequence_id, created_at, replayed
 from symphony.enqueue_payment_outbox_batch(
   p_instruction_ids => $1::text[], p_participant_ids => $2::text[], p_idempotency_keys => $3::text[],
-  p_rail_types => $4::text[], p_payloads => $5::text[]::jsonb[])
+  p_rail_types => $4::text[], p_payloads => $5::text[]::jsonb[], p_not_befores => $6::text[]::timestamptz[])
 order by "position\""""
 
 _SET_TRACEPARENT = "select set_config('symphony.traceparent', $1::text, true)"
@@ -61,7 +62,7 @@ def enqueue(instruction: Instruction) -> Call[Enqueued]:
 
 def enqueue_batch(instructions: Sequence[Instruction]) -> Call[list[Enqueued]]:
     lines = [_instruction(f"instructions[{place}].", instruction) for place, instruction in enumerate(instructions)]
-    columns = tuple([line[place] for line in lines] for place in range(5))
+    columns = tuple([line[place] for line in lines] for place in range(6))
     return Call(_ENQUEUE_BATCH, columns, lambda rows: [Enqueued(*row) for row in rows])
 
 
@@ -85,9 +86,16 @@ def _first(rows: Sequence[Row]) -> Any:
     return rows[0][0]
 
 
-def _instruction(where: str, instruction: Instruction) -> tuple[str, ...]:
+def _instruction(where: str, instruction: Instruction) -> tuple[str | None, ...]:
     names = ("instruction_id", "participant_id", "idempotency_key", "rail_type")
-    return (*_texts(where, instruction, names), encode(f"{where}payload", instruction.payload))
+    payload = encode(f"{where}payload", instruction.payload)
+    return (*_texts(where, instruction, names), payload, _time(f"{where}not_before", instruction.not_before))
+
+
+def _time(name: str, value: datetime | None) -> str | None:
+    if value is not None and value.utcoffset() is None:
+        raise InvalidArgument(f"{name} must have a time zone, such as datetime.timezone.utc")
+    return None if value is None else value.isoformat()
 
 
 def _texts(where: str, source: object, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -22,6 +22,8 @@ class Instruction:
     """The registered rail that dispatches it, such as ``sepa``."""
     payload: Payload = field(repr=False)
     """The JSON object that the rail receives."""
+    not_before: datetime | None = None
+    """Do not dispatch it before this time, which must have a time zone."""
 
 
 @dataclass(frozen=True)
