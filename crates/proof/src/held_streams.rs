@@ -174,7 +174,7 @@ async fn each_release(sessions: &Sessions, recorder: &mut Recorder) -> Result<()
     drain(sessions).await.map(drop)
 }
 
-/// Every way to fail for good holds; a retry does not, and on another rail nothing does.
+/// Every terminal failure holds; a retry does not, and on another rail nothing does.
 async fn each_failure(sessions: &Sessions, recorder: &mut Recorder) -> Result<(), Failure> {
     for how in ["exhausted", "repaired", "taken over"] {
         let mut head = a_stream(sessions, how, "twice").await?;

@@ -14,7 +14,7 @@ use symphony_relay::rail::{Answer, BoxFuture, Endpoint, Inquiry, Invalid, Paymen
 pub enum Step {
     /// The payment is executed, and the relayer learns it.
     Execute,
-    /// The payment is refused for good, with this code.
+    /// The payment is refused with this code, and will not be paid.
     Refuse(String),
     /// Nothing is sent: the relayer may send it again.
     NotSent,

@@ -1,4 +1,4 @@
--- Records what a rail says about a payment by itself, in a callback: it was executed, or it was refused for good.
+-- Records what a rail says about a payment by itself, in a callback: it was executed, or it was refused and will not be.
 --
 -- The bank names the payment by its idempotency key; the newest outbox of the key on this rail is meant. result is
 --

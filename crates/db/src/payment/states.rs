@@ -103,7 +103,7 @@ text_enum! {
     ConfirmedOutcome, "a confirmed outcome" {
         /// It was executed.
         Executed = "EXECUTED",
-        /// It was refused for good; nothing was paid.
+        /// It was refused, and will not be paid.
         Refused = "REFUSED",
     }
 }

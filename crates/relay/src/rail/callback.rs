@@ -37,7 +37,7 @@ pub struct Callback {
 pub enum CallbackOutcome {
     /// It was executed.
     Executed(RailAnswer),
-    /// It was refused for good. Nothing was paid.
+    /// It was refused, and will not be paid.
     Refused {
         /// Why.
         reason: Reason,

@@ -229,7 +229,7 @@ async fn inquiry_other_key(suite: &Suite) -> Outcome {
     *request.headers_mut() = other.headers().clone();
     let (status, inquiry) = suite.send_inquiry(request).await;
     let got = format!("{}, {}", shown(status), said(&inquiry));
-    // It only lets whoever records inquiries ask about other keys for five minutes.
+    // An attacker who has recorded inquiries could ask about other keys for five minutes, and no more.
     let is_refused = status.is_some_and(|status| (400..500).contains(&status));
     if is_refused && inquiry != Inquiry::NeverSeen { Outcome::Passed(shown(status)) } else { Outcome::Warned(got) }
 }
